@@ -1,0 +1,195 @@
+"""The values that travel through a search and through a write. Frozen, and free of I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+TIERS = ("keyword", "vector", "graph")
+
+
+class Status(StrEnum):
+    """What became of one tier in one search."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    SKIPPED = "skipped"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    CIRCUIT_OPEN = "circuit_open"
+    INVALID = "invalid"
+
+    @property
+    def answered(self) -> bool:
+        """Whether the tier said what it knows, be it nothing."""
+        return self in (Status.OK, Status.EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as PostgreSQL holds it. `version` grows with every change."""
+
+    id: str
+    namespace: str = "default"
+    title: str = ""
+    content: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    type: str | None = None
+    tags: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    confidence: float | None = None
+    priority: int | None = None
+    created_at: datetime | None = None
+    vector: tuple[float, ...] | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A directed link between two documents of one tenant."""
+
+    source: str
+    target: str
+    type: str = "related_to"
+    strength: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """A document one link away, seen from another one. `direction` is `out` or `in`."""
+
+    id: str
+    namespace: str
+    title: str
+    type: str
+    strength: float
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """Bounds on a numeric metadata field; an absent bound is None."""
+
+    path: str
+    gte: float | None = None
+    gt: float | None = None
+    lte: float | None = None
+    lt: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A conjunction: one facet of every group in `any_of`, every range, and the creation window.
+
+    Facets are the strings that `service.facets` derives from a document, so that PostgreSQL, Qdrant and
+    FalkorDB all answer the same question: does this document carry one of these strings?
+    """
+
+    any_of: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[NumberRange, ...] = ()
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+    @property
+    def has_time(self) -> bool:
+        return self.created_after is not None or self.created_before is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One search, as validated. `namespaces` is what the caller may see, or a part of it."""
+
+    tenant: str
+    text: str
+    namespaces: tuple[str, ...]
+    limit: int = 10
+    weights: Mapping[str, float] | None = None
+    filter: Filter = Filter()
+    vector: tuple[float, ...] | None = None
+    explain: bool = False
+    allow_degraded: bool = True
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a search will do: which tiers it asks, with what weight, for how many hits, and until when."""
+
+    weights: Mapping[str, float]
+    candidates: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One edge of a graph walk: `via` is the link's type, `to` a document id or an entity's name."""
+
+    via: str
+    to: str
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One document that one tier found, with the tier's own score. `path` is how the graph got there."""
+
+    id: str
+    score: float
+    path: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TierAnswer:
+    """What one tier said, or why it said nothing."""
+
+    tier: str
+    status: Status
+    hits: tuple[Hit, ...] = ()
+    took_ms: float = 0.0
+    reason: str | None = None
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One tier's share in one result: `contribution == weight * normalised`."""
+
+    rank: int
+    raw: float
+    normalised: float
+    weight: float
+    contribution: float
+    rule: str
+    path: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One fused candidate: `score` is the exact sum of its tiers' contributions."""
+
+    id: str
+    score: float
+    tiers: Mapping[str, Contribution]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A ranked candidate with its document."""
+
+    document: Document
+    ranked: Ranked
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The whole answer to one search."""
+
+    results: tuple[Found, ...]
+    answers: Mapping[str, TierAnswer]
+    weights: Mapping[str, float]
+    namespaces: tuple[str, ...]
+    degraded: bool
+    took_ms: float
