@@ -1,15 +1,15 @@
 """The exceptions Braid raises on purpose. Vendor errors never leave `stores/`: they become one of these.
 
-    BraidError
-    ├── InvalidInput            the caller sent something we refuse; names the field (422)
-    ├── Unauthorized            no key, or not one we know (401)
-    ├── Forbidden               the key is known and may not do this (403)
-    ├── NotFound                no such document (404)
-    ├── Degraded                a tier is missing and the caller asked for no degradation (503)
-    ├── TierUnavailable         an engine behind a tier cannot be reached (degrades the search)
-    │   └── StoreUnavailable    PostgreSQL cannot be reached: the one engine we can't do without (503)
-    ├── TierInvalid             an engine answered, but with something we cannot trust
-    └── SetupError              the service cannot start; the message says what to do
+BraidError
+├── InvalidInput            the caller sent something we refuse; names the field (422)
+├── Unauthorized            no key, or not one we know (401)
+├── Forbidden               the key is known and may not do this (403)
+├── NotFound                no such document (404)
+├── Degraded                a tier is missing and the caller asked for no degradation (503)
+├── TierUnavailable         an engine behind a tier cannot be reached (degrades the search)
+│   └── StoreUnavailable    PostgreSQL cannot be reached: the one engine we can't do without (503)
+├── TierInvalid             an engine answered, but with something we cannot trust
+└── SetupError              the service cannot start; the message says what to do
 """
 
 from __future__ import annotations
