@@ -1,0 +1,60 @@
+"""One tier's hits made comparable: finite, one a document, in the tier's own order, with scores from 0 to 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from service.model import Hit
+
+EQUAL_WITHIN = 1e-9
+FLOOR = 0.001
+
+
+class Normalised(NamedTuple):
+    """A score from 0 to 1 and the rule that made it: `minmax`, `all_equal` or `floor`."""
+
+    value: float
+    rule: str
+
+
+def finite(hits: Iterable[Hit]) -> tuple[tuple[Hit, ...], int]:
+    """The hits whose score is a number, and how many were not."""
+    given = tuple(hits)
+    kept = tuple(hit for hit in given if math.isfinite(hit.score))
+    return kept, len(given) - len(kept)
+
+
+def in_order(hits: Iterable[Hit]) -> list[Hit]:
+    """The best hit of each document, by falling score and then by id, whatever order they came in."""
+    best: dict[str, Hit] = {}
+    for hit in hits:
+        other = best.get(hit.id)
+        if other is None or _preference(hit) < _preference(other):
+            best[hit.id] = hit
+    return sorted(best.values(), key=lambda hit: (-hit.score, hit.id))
+
+
+def minmax(scores: Sequence[float]) -> list[Normalised]:
+    """`(s - min) / (max - min)`; 1 for all where all are equal; never below a floor, as last is not absent.
+
+    The scores must be finite.
+    """
+    if not scores:
+        return []
+    low, high = min(scores), max(scores)
+    if high - low < EQUAL_WITHIN:
+        return [Normalised(1.0, "all_equal")] * len(scores)
+    # Halves, where the spread itself would overflow.
+    scale = 1.0 if math.isfinite(high - low) else 0.5
+    base, spread = low * scale, high * scale - low * scale
+    return [_floored((score * scale - base) / spread) for score in scores]
+
+
+def _floored(value: float) -> Normalised:
+    return Normalised(value, "minmax") if value >= FLOOR else Normalised(FLOOR, "floor")
+
+
+def _preference(hit: Hit) -> tuple[float, int, list[tuple[str, str, float]]]:
+    return -hit.score, len(hit.path), [(step.via, step.to, step.strength) for step in hit.path]

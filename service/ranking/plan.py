@@ -1,0 +1,61 @@
+"""The plan of a search: which tiers to ask, with what weight, and for how many candidates.
+
+The number of candidates does not follow the caller's limit. A tier's scores are normalised over its own list, so a
+list that grew with the limit would change the scores, and page 1 of 10 could differ from the first 10 of 100. Every
+limit the API takes (1 to 100) therefore gets the same depth: half as much again as the largest page, so that a hit
+that vanishes while hydrating leaves no short page; more where a creation window may discard many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+from service.errors import InvalidInput
+from service.model import Filter, Plan, Query
+
+CANDIDATES = 150
+CANDIDATES_IN_WINDOW = 500
+
+# Beyond these a product or a sum of weights could underflow or overflow, and lose the order.
+MIN_WEIGHT = 1e-6
+MAX_WEIGHT = 1e6
+
+
+def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -> Plan:
+    """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
+    return Plan(
+        weights=_weights(query.weights or {}, defaults),
+        candidates=_depth(query.limit, query.filter),
+        timeout_ms=timeout_ms if query.timeout_ms is None else query.timeout_ms,
+    )
+
+
+def effective_weights(weights: Mapping[str, float], answered: Collection[str]) -> dict[str, float]:
+    """Give the weight of the tiers that did not answer to the others, in proportion: the sum stays the same."""
+    kept = {tier: weight for tier, weight in weights.items() if tier in answered and weight > 0}
+    if not kept:
+        return {}
+    growth = math.fsum(weights.values()) / math.fsum(kept.values())
+    return {tier: weight * growth for tier, weight in kept.items()}
+
+
+def _weights(wanted: Mapping[str, float], defaults: Mapping[str, float]) -> dict[str, float]:
+    for tier, weight in wanted.items():
+        _check(tier, weight, defaults)
+    weights = {tier: wanted.get(tier, weight) for tier, weight in defaults.items()}
+    asked = {tier: weight for tier, weight in weights.items() if weight > 0}
+    if not asked:
+        raise InvalidInput("weights", "at least one tier needs a weight above 0")
+    return asked
+
+
+def _check(tier: str, weight: float, defaults: Mapping[str, float]) -> None:
+    if tier not in defaults:
+        raise InvalidInput("weights", f"no tier is called {tier!r}; there are {', '.join(defaults)}")
+    if weight != 0 and not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        raise InvalidInput(f"weights.{tier}", f"must be 0, or from {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}")
+
+
+def _depth(limit: int, chosen: Filter) -> int:
+    return max(limit, CANDIDATES_IN_WINDOW if chosen.has_time else CANDIDATES)
