@@ -1,0 +1,263 @@
+"""Documents and links in PostgreSQL: all the SQL about them, each statement named, each bound to one tenant."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from service.facets import facets_of, numbers_of
+from service.model import Document, Edge, Filter, Hit, Neighbor
+from service.stores.filters import where
+from service.stores.postgres import Connection, Postgres
+
+SINKS = ("vector", "graph")
+
+_COLUMNS = """d.id, d.namespace, d.title, d.content, d.metadata, d.type, d.tags, d.entities, d.confidence, d.priority,
+    d.created_at, d.version"""
+
+# A document whose digest is unchanged is not touched, and so not indexed again.
+_UPSERT = """
+INSERT INTO documents AS d (tenant_id, id, namespace, title, content, metadata, type, tags, entities, confidence,
+    priority, created_at, vector, version, digest, facets, numbers, tsv)
+SELECT $1, row.id, row.namespace, row.title, row.content, row.metadata, row.type, row.tags, row.entities,
+    row.confidence, row.priority, coalesce(row.created_at, old.created_at, now()), row.vector,
+    nextval('document_version'), decode(row.digest, 'hex'), row.facets, row.numbers,
+    setweight(to_tsvector('english', row.title), 'A') || setweight(to_tsvector('english', tag_text), 'B')
+        || setweight(to_tsvector('english', row.content), 'D')
+FROM jsonb_to_recordset($2) AS row (id text, namespace text, title text, content text, metadata jsonb, type text,
+    tags text[], entities text[], confidence real, priority smallint, created_at timestamptz, vector real[],
+    digest text, facets text[], numbers jsonb, tag_text text)
+LEFT JOIN documents old ON old.tenant_id = $1 AND old.id = row.id
+ON CONFLICT (tenant_id, id) DO UPDATE SET namespace = excluded.namespace, title = excluded.title,
+    content = excluded.content, metadata = excluded.metadata, type = excluded.type, tags = excluded.tags,
+    entities = excluded.entities, confidence = excluded.confidence, priority = excluded.priority,
+    created_at = excluded.created_at, vector = excluded.vector, version = excluded.version,
+    digest = excluded.digest, facets = excluded.facets, numbers = excluded.numbers, tsv = excluded.tsv
+WHERE d.digest <> excluded.digest
+RETURNING d.id, d.version, d.xmax = 0 AS created
+"""
+_DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2 RETURNING id"
+_DROP_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND declared AND source = ANY($2::text[])"
+_DROP_ALL_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND source = $2"
+_ADD_EDGES = """
+INSERT INTO edges (tenant_id, source, target, type, strength, declared)
+SELECT $1, source, target, type, strength, $3
+FROM jsonb_to_recordset($2) AS row (source text, target text, type text, strength real)
+ON CONFLICT (tenant_id, source, target, type) DO UPDATE
+SET strength = excluded.strength, declared = edges.declared AND excluded.declared
+"""
+_DROP_EDGES = """
+DELETE FROM edges e USING jsonb_to_recordset($2) AS row (source text, target text, type text)
+WHERE e.tenant_id = $1 AND e.source = row.source AND e.target = row.target AND (row.type IS NULL OR e.type = row.type)
+RETURNING e.source
+"""
+_MARK = """
+INSERT INTO dirty (tenant_id, document_id, sink, wanted_version)
+SELECT $1, id, sink, nextval('document_version') FROM unnest($2::text[]) AS id, unnest($3::text[]) AS sink
+ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
+SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL
+"""
+_PENDING = """
+SELECT count(*) FROM dirty
+WHERE tenant_id = $1 AND document_id = ANY($2::text[]) AND applied_version < wanted_version
+"""
+_GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
+_LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
+_FETCH = (
+    f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = ANY($2::text[]) AND namespace = ANY($3::text[])"  # noqa: S608
+)
+_NAMESPACES = """
+WITH RECURSIVE seen AS (
+    (SELECT namespace FROM documents WHERE tenant_id = $1 ORDER BY namespace LIMIT 1)
+    UNION ALL
+    SELECT (SELECT namespace FROM documents WHERE tenant_id = $1 AND namespace > seen.namespace
+            ORDER BY namespace LIMIT 1)
+    FROM seen WHERE seen.namespace IS NOT NULL
+) SELECT namespace FROM seen WHERE namespace IS NOT NULL
+"""
+_COUNTS = "SELECT namespace, count(*) AS documents FROM documents WHERE tenant_id = $1 GROUP BY 1 ORDER BY 1"
+_NEIGHBORS = """
+SELECT n.id, n.namespace, n.title, e.type, e.strength, e.direction
+FROM (SELECT target AS id, type, strength, 'out' AS direction FROM edges WHERE tenant_id = $1 AND source = $2
+      UNION ALL
+      SELECT source, type, strength, 'in' FROM edges WHERE tenant_id = $1 AND target = $2) AS e
+JOIN documents n ON n.tenant_id = $1 AND n.id = e.id
+WHERE n.id <> $2
+ORDER BY e.strength DESC, n.id, e.type, e.direction LIMIT $3
+"""
+_MATCH = """
+WITH typed AS MATERIALIZED (SELECT typed_query($2, $3::text[], $4) AS wanted, any_word($5) AS ranked)
+SELECT d.id, ts_rank(d.tsv, typed.ranked)::float8 AS score
+FROM typed, documents d
+WHERE d.tenant_id = $1 AND d.namespace = ANY($6::text[]) AND d.tsv @@ typed.wanted{where}
+ORDER BY score DESC, d.id LIMIT $7
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one document in a write. `version` is None where nothing changed."""
+
+    id: str
+    created: bool
+    version: int | None
+
+
+class TenantDocuments:
+    """One tenant's documents. There is no way to name another tenant from here."""
+
+    def __init__(self, postgres: Postgres, tenant: str) -> None:
+        self._postgres = postgres
+        self._tenant = tenant
+
+    async def put(self, documents: Sequence[tuple[Document, Sequence[Edge] | None]]) -> list[Written]:
+        """Writes documents with their links, and marks what changed as dirty, in one transaction."""
+        rows = [_row(document, links) for document, links in sorted(documents, key=lambda pair: pair[0].id)]
+        async with self._postgres.transaction() as connection:
+            changed = {r["id"]: r for r in await connection.fetch(_UPSERT, self._tenant, rows)}
+            relinked = [(d, links) for d, links in documents if links is not None and d.id in changed]
+            await self._relink(connection, relinked)
+            await self._mark(connection, sorted(changed), SINKS)
+        return [_written(document.id, changed.get(document.id)) for document, _ in documents]
+
+    async def delete(self, id: str) -> bool:
+        """Deletes a document and the links it holds; its dirty rows become tombstones."""
+        async with self._postgres.transaction() as connection:
+            gone = await connection.fetchval(_DELETE, self._tenant, id)
+            if gone is None:
+                return False
+            await connection.execute(_DROP_ALL_LINKS, self._tenant, id)
+            await self._mark(connection, [id], SINKS)
+        return True
+
+    async def add_edges(self, edges: Sequence[Edge]) -> None:
+        async with self._postgres.transaction() as connection:
+            await connection.execute(_ADD_EDGES, self._tenant, _edge_rows(edges), False)
+            await self._mark(connection, sorted({edge.source for edge in edges}), ("graph",))
+
+    async def delete_edges(self, edges: Sequence[Mapping[str, str | None]]) -> int:
+        async with self._postgres.transaction() as connection:
+            gone = await connection.fetch(_DROP_EDGES, self._tenant, list(edges))
+            await self._mark(connection, sorted({row["source"] for row in gone}), ("graph",))
+        return len(gone)
+
+    async def pending(self, ids: Sequence[str]) -> int:
+        """How many (document, sink) pairs of these have still to be applied."""
+        return int((await self._postgres.fetchrow(_PENDING, self._tenant, list(ids)))[0])
+
+    async def get(self, id: str) -> Document | None:
+        row = await self._postgres.fetchrow(_GET, self._tenant, id)
+        return None if row is None else document_from(row)
+
+    async def links(self, id: str, limit: int) -> list[Edge]:
+        rows = await self._postgres.fetch(_LINKS, self._tenant, id, limit)
+        return [Edge(id, row["target"], row["type"], row["strength"]) for row in rows]
+
+    async def fetch(self, ids: Sequence[str], namespaces: Sequence[str]) -> dict[str, Document]:
+        """The documents behind these ids that stand in these namespaces; others vanish."""
+        rows = await self._postgres.fetch(_FETCH, self._tenant, list(ids), list(namespaces))
+        return {row["id"]: document_from(row) for row in rows}
+
+    async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
+        """A page in order of id, starting behind `after`."""
+        arguments: list[object] = [self._tenant, after, limit]
+        conditions = where(filter, arguments)
+        if namespaces is not None:
+            arguments.append(list(namespaces))
+            conditions += f" AND d.namespace = ANY(${len(arguments)}::text[])"
+        statement = (
+            f"SELECT {_COLUMNS} FROM documents d WHERE d.tenant_id = $1 AND d.id > $2{conditions} "  # noqa: S608
+            "ORDER BY d.id LIMIT $3"
+        )
+        return [document_from(row) for row in await self._postgres.fetch(statement, *arguments)]
+
+    async def namespaces(self) -> list[str]:
+        """The namespaces that hold documents, by skipping through the index."""
+        return [row["namespace"] for row in await self._postgres.fetch(_NAMESPACES, self._tenant)]
+
+    async def namespace_counts(self) -> dict[str, int]:
+        return dict(await self._postgres.fetch(_COUNTS, self._tenant))
+
+    async def neighbors(self, id: str, limit: int) -> list[Neighbor]:
+        return [Neighbor(*row) for row in await self._postgres.fetch(_NEIGHBORS, self._tenant, id, limit)]
+
+    async def match(self, typed: Typed, namespaces: Sequence[str], filter: Filter, limit: int) -> list[Hit]:
+        """The keyword tier's question, in one round trip."""
+        arguments: list[object] = [
+            self._tenant, typed.words, list(typed.phrases), typed.unwanted, typed.everything, list(namespaces), limit,
+        ]  # fmt: skip
+        statement = _MATCH.format(where=where(filter, arguments))
+        return [Hit(row["id"], row["score"]) for row in await self._postgres.fetch(statement, *arguments)]
+
+    async def _relink(self, connection: Connection, linked: Sequence[tuple[Document, Sequence[Edge] | None]]) -> None:
+        await connection.execute(_DROP_LINKS, self._tenant, [document.id for document, _ in linked])
+        await connection.execute(
+            _ADD_EDGES, self._tenant, _edge_rows([e for _, edges in linked for e in edges or ()]), True
+        )
+
+    async def _mark(self, connection: Connection, ids: Sequence[str], sinks: Sequence[str]) -> None:
+        if ids:
+            await connection.execute(_MARK, self._tenant, list(ids), list(sinks))
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a person typed, taken apart: plain words, "quoted phrases" and -unwanted words."""
+
+    words: str
+    phrases: tuple[str, ...]
+    unwanted: str
+
+    @property
+    def everything(self) -> str:
+        return " ".join((self.words, *self.phrases))
+
+
+def document_from(row: Any) -> Document:
+    values = dict(row)
+    values["tags"], values["entities"] = tuple(values["tags"]), tuple(values["entities"])
+    if values.get("vector") is not None:
+        values["vector"] = tuple(values["vector"])
+    return Document(**values)
+
+
+def _written(id: str, row: Any) -> Written:
+    return Written(id, False, None) if row is None else Written(id, row["created"], row["version"])
+
+
+def _edge_rows(edges: Sequence[Edge]) -> list[dict[str, object]]:
+    """Sorted, so that two writers lock rows in one order; the last of equal edges wins."""
+    unique = {(e.source, e.target, e.type): e for e in edges}
+    return [
+        {"source": e.source, "target": e.target, "type": e.type, "strength": e.strength}
+        for _, e in sorted(unique.items())
+    ]
+
+
+def _row(document: Document, links: Sequence[Edge] | None) -> dict[str, object]:
+    body: dict[str, object] = {
+        "id": document.id,
+        "namespace": document.namespace,
+        "title": document.title,
+        "content": document.content,
+        "metadata": dict(document.metadata),
+        "type": document.type,
+        "tags": list(document.tags),
+        "entities": list(document.entities),
+        "confidence": document.confidence,
+        "priority": document.priority,
+        "created_at": document.created_at,
+        "vector": None if document.vector is None else list(document.vector),
+    }
+    signature = [body, None if links is None else _edge_rows(links)]
+    digest = hashlib.sha256(orjson.dumps(signature, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return body | {
+        "digest": digest,
+        "facets": facets_of(document),
+        "numbers": numbers_of(document.metadata),
+        "tag_text": " ".join(document.tags),
+    }

@@ -1,0 +1,106 @@
+"""PostgreSQL, the source of truth: the pool, and the one way in and out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import orjson
+
+from service.errors import InvalidInput, StoreUnavailable
+
+Connection = Any  # asyncpg ships no types; a pooled connection or a plain one
+
+# What asyncpg raises when the server is gone, going, or not letting us in yet.
+_GONE = (
+    OSError,
+    TimeoutError,
+    asyncio.IncompleteReadError,
+    ssl.SSLError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+)
+
+
+class Postgres:
+    """A pool that is opened once and heals by itself."""
+
+    def __init__(self, url: str, *, pool_size: int = 10, acquire_timeout_s: float = 0.7) -> None:
+        self._url = url
+        self._pool_size = pool_size
+        self._acquire_timeout = acquire_timeout_s
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        with _translated():
+            self._pool = await asyncpg.create_pool(
+                self._url,
+                min_size=1,
+                max_size=self._pool_size,
+                timeout=self._acquire_timeout,
+                command_timeout=30,
+                init=_speak_json,
+                server_settings={"application_name": "braid", "jit": "off"},
+            )
+
+    async def close(self) -> None:
+        if self._pool is None:
+            return
+        try:
+            await asyncio.wait_for(self._pool.close(), 2)
+        except _GONE:
+            self._pool.terminate()
+
+    async def ping(self) -> None:
+        async with self.connection() as connection:
+            await connection.fetchval("SELECT 1")
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A pooled connection; errors of the driver come out as ours."""
+        with _translated():
+            async with self._pool.acquire(timeout=self._acquire_timeout) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
+        async with self.connection() as connection:
+            rows: Sequence[Any] = await connection.fetch(statement, *arguments)
+            return rows
+
+    async def fetchrow(self, statement: str, *arguments: object) -> Any:
+        async with self.connection() as connection:
+            return await connection.fetchrow(statement, *arguments)
+
+
+class _translated:  # noqa: N801 - reads as a statement: `with _translated():`
+    """Turns what asyncpg raises into our own errors, at the boundary."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _GONE):
+            raise StoreUnavailable(f"PostgreSQL cannot be reached ({type(error).__name__})") from error
+        if isinstance(error, asyncpg.exceptions.ProgramLimitExceededError):
+            raise InvalidInput("content", "too many distinct words to index: the limit is 1 MB of them") from error
+
+
+async def _speak_json(connection: Connection) -> None:
+    def encode(value: object) -> bytes:
+        return b"\x01" + orjson.dumps(value)
+
+    def decode(value: bytes) -> object:
+        return orjson.loads(value[1:])
+
+    await connection.set_type_codec("jsonb", schema="pg_catalog", format="binary", encoder=encode, decoder=decode)
