@@ -1,0 +1,84 @@
+"""One search, end to end: plan, ask the tiers at once, fuse, cut, hydrate. It reads top to bottom."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from service import metrics
+from service.errors import Degraded
+from service.model import Document, Found, Query, Ranked, SearchResult, Status, TierAnswer
+from service.ranking.fusion import FUSIONS
+from service.ranking.plan import effective_weights, make_plan
+from service.stores.documents import TenantDocuments
+from service.stores.postgres import Postgres
+from service.tiers import Tier
+from service.tiers.guard import ask
+
+
+class Searcher:
+    """Holds what every search needs; built once."""
+
+    def __init__(
+        self, postgres: Postgres, tiers: Sequence[Tier], default_weights: Mapping[str, float], timeout_ms: int
+    ) -> None:
+        self._postgres = postgres
+        self._tiers = {tier.name: tier for tier in tiers}
+        self._default_weights = default_weights
+        self._timeout_ms = timeout_ms
+
+    async def search(self, query: Query) -> SearchResult:
+        """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
+        try:
+            result = await self._search(query)
+        except Exception:
+            metrics.SEARCHES.labels("failed").inc()
+            raise
+        metrics.SEARCHES.labels("degraded" if result.degraded else "full").inc()
+        for tier in (name for found in result.results for name in found.ranked.tiers):
+            metrics.TIER_HITS.labels(tier).inc()
+        return result
+
+    async def _search(self, query: Query) -> SearchResult:
+        started = time.perf_counter()
+        plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
+        documents = TenantDocuments(self._postgres, query.tenant)
+        if not query.namespaces:
+            query = replace(query, namespaces=tuple(await documents.namespaces()) or ("default",))
+        answers = await self._ask(query, plan.weights, plan.candidates, plan.timeout_ms)
+        missing = [a.tier for a in answers if not a.status.answered]
+        if missing and not query.allow_degraded:
+            raise Degraded(missing)
+        weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
+        ranked = FUSIONS["weighted"](answers, weights)
+        results = await hydrate(documents, ranked, query)
+        return SearchResult(
+            results=tuple(results),
+            answers={a.tier: a for a in answers} | self._skipped(plan.weights),
+            weights=weights,
+            namespaces=query.namespaces,
+            degraded=bool(missing),
+            took_ms=(time.perf_counter() - started) * 1000,
+        )
+
+    async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, timeout_ms: int) -> list[TierAnswer]:
+        return await asyncio.gather(*(ask(self._tiers[name], query, limit, timeout_ms) for name in asked))
+
+    def _skipped(self, asked: Mapping[str, float]) -> dict[str, TierAnswer]:
+        return {name: TierAnswer(name, Status.SKIPPED, reason="weight 0") for name in self._tiers if name not in asked}
+
+
+async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:
+    """The first `limit` candidates that PostgreSQL still knows. A stale or foreign hit vanishes here, and the next
+    one moves up, so a page is never short for that reason.
+    """
+    results: list[Found] = []
+    for start in range(0, len(ranked), 2 * query.limit):
+        some = ranked[start : start + 2 * query.limit]
+        known: Mapping[str, Document] = await documents.fetch([r.id for r in some], query.namespaces)
+        results += [Found(known[r.id], r) for r in some if r.id in known]
+        if len(results) >= query.limit:
+            break
+    return results[: query.limit]
