@@ -1,0 +1,1 @@
+"""The HTTP edge: thin endpoints, schemas, and errors as problem+json."""

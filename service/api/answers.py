@@ -1,0 +1,220 @@
+"""What Braid answers with: models for the documentation, and plain functions that build the bodies quickly."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+from fastapi import Response
+from pydantic import BaseModel
+
+from service.model import Contribution, Document, Found, SearchResult, TierAnswer
+
+
+class JSON(Response):
+    """A JSON body from plain values."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+class StepOut(BaseModel):
+    """One step of the walk that found a document."""
+
+    via: str
+    to: str
+    strength: float
+
+
+class ContributionOut(BaseModel):
+    """What one tier gave to one result. `weight` and `rule` come with `explain: true`."""
+
+    rank: int
+    raw: float
+    normalised: float
+    contribution: float
+    weight: float | None = None
+    rule: str | None = None
+    path: list[StepOut] | None = None
+
+
+class DocumentOut(BaseModel):
+    """A document as it is stored."""
+
+    id: str
+    namespace: str
+    title: str
+    content: str
+    metadata: dict[str, Any]
+    type: str | None
+    tags: list[str]
+    entities: list[str]
+    confidence: float | None
+    priority: int | None
+    created_at: datetime | None
+    version: int
+
+
+class LinkOut(BaseModel):
+    """A link a document holds."""
+
+    to: str
+    type: str
+    strength: float
+
+
+class LinkedDocumentOut(DocumentOut):
+    """A document with the links that begin at it."""
+
+    links: list[LinkOut]
+
+
+class ResultOut(DocumentOut):
+    """One result: a document, its score, and where the score comes from."""
+
+    score: float
+    source: Literal["search"]
+    tiers: dict[str, ContributionOut]
+
+
+class TierOut(BaseModel):
+    """What became of one tier in this search."""
+
+    status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    hits: int
+    took_ms: float
+    reason: str | None = None
+
+
+class SearchOut(BaseModel):
+    """The answer to a search."""
+
+    results: list[ResultOut]
+    degraded: bool
+    tiers: dict[str, TierOut]
+    weights: dict[str, float]
+    namespaces: list[str]
+    took_ms: float
+    request_id: str
+
+
+class PageOut(BaseModel):
+    """A page of documents; `next` is the id to pass as `after`, null on the last page."""
+
+    documents: list[DocumentOut]
+    next: str | None
+
+
+class ItemOut(BaseModel):
+    """What became of one item of a bulk call."""
+
+    id: str | None
+    status: Literal["created", "updated", "unchanged", "error"]
+    error: str | None = None
+
+
+class BulkOut(BaseModel):
+    """One answer an item, in the order they were sent. `visible` is there with `?wait=true`."""
+
+    errors: bool
+    items: list[ItemOut]
+    visible: bool | None = None
+
+
+class WrittenOut(BaseModel):
+    """What became of one write."""
+
+    id: str
+    status: Literal["created", "updated", "unchanged"]
+    visible: bool | None = None
+
+
+class NeighborOut(BaseModel):
+    """A document one link away."""
+
+    id: str
+    namespace: str
+    title: str
+    type: str
+    strength: float
+    direction: Literal["out", "in"]
+
+
+class NeighborsOut(BaseModel):
+    """The documents around one document."""
+
+    id: str
+    neighbors: list[NeighborOut]
+
+
+class NamespaceOut(BaseModel):
+    """A namespace and how many documents it holds."""
+
+    name: str
+    documents: int
+
+
+class NamespacesOut(BaseModel):
+    """The namespaces the caller can see."""
+
+    namespaces: list[NamespaceOut]
+
+
+def document_body(document: Document) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "namespace": document.namespace,
+        "title": document.title,
+        "content": document.content,
+        "metadata": document.metadata,
+        "type": document.type,
+        "tags": document.tags,
+        "entities": document.entities,
+        "confidence": document.confidence,
+        "priority": document.priority,
+        "created_at": document.created_at,
+        "version": document.version,
+    }
+
+
+def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict[str, Any]:
+    return {
+        "results": [_result(found, explain) for found in result.results],
+        "degraded": result.degraded,
+        "tiers": {name: _tier(answer) for name, answer in result.answers.items()},
+        "weights": result.weights,
+        "namespaces": result.namespaces,
+        "took_ms": round(result.took_ms, 2),
+        "request_id": request_id,
+    }
+
+
+def _result(found: Found, explain: bool) -> dict[str, Any]:
+    tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
+    return document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+
+
+def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "rank": share.rank,
+        "raw": share.raw,
+        "normalised": share.normalised,
+        "contribution": share.contribution,
+    }
+    if explain:
+        body |= {"weight": share.weight, "rule": share.rule}
+    if share.path:
+        body["path"] = [{"via": s.via, "to": s.to, "strength": s.strength} for s in share.path]
+    return body
+
+
+def _tier(answer: TierAnswer) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "status": answer.status.value,
+        "hits": len(answer.hits),
+        "took_ms": round(answer.took_ms, 2),
+    }
+    return body if answer.reason is None else body | {"reason": answer.reason}

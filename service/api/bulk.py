@@ -1,0 +1,135 @@
+"""Bulk writes: items in, one answer an item out, in bounded memory however many there are."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from service.api.handlers import field_errors
+from service.api.schemas import MAX_BULK, DocumentBody, DocumentIn
+from service.errors import InvalidInput
+from service.indexing import Linked, Writer
+from service.stores.documents import Written
+
+_BATCH = 500
+_MAX_LINE = 2 * 1024 * 1024
+_SPOOL = 4 * 1024 * 1024
+
+
+async def parse_array(body: bytes) -> AsyncIterator[Any]:
+    """The items of a JSON array."""
+    try:
+        items = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput("body", f"is not valid JSON ({error})") from None
+    if not isinstance(items, list) or not 1 <= len(items) <= MAX_BULK:
+        raise InvalidInput("body", f"must be an array of 1 to {MAX_BULK} documents; send NDJSON for more")
+    for item in items:
+        yield item
+
+
+async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    """The items of an NDJSON stream; a line that can't be read becomes an exception in its place."""
+    rest = b""
+    async for chunk in stream:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield _parse(line)
+        if len(rest) > _MAX_LINE:
+            raise InvalidInput("body", f"has a line of more than {_MAX_LINE} bytes")
+    if rest.strip():
+        yield _parse(rest)
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return InvalidInput("line", f"is not valid JSON ({error})")
+
+
+class BulkWrite:
+    """Writes a stream of items in batches. Answers go to a spooled file, so their number does not matter."""
+
+    def __init__(self, writer: Writer, tenant: str) -> None:
+        self._writer = writer
+        self._tenant = tenant
+        self._answers = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 - closed in __exit__
+        self._count = 0
+        self._errors = False
+        self._last: list[str] = []
+
+    def __enter__(self) -> BulkWrite:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._answers.close()
+
+    async def write(self, items: AsyncIterator[Any]) -> None:
+        batch: list[Linked | dict[str, Any]] = []
+        async for item in items:
+            batch.append(self._read(item))
+            if len(batch) == _BATCH:
+                await self._flush(batch)
+                batch = []
+        await self._flush(batch)
+
+    async def settled(self, timeout_ms: int) -> bool:
+        """Sinks apply in order of writing, so the last batch is visible last."""
+        return await self._writer.settled(self._tenant, self._last, timeout_ms)
+
+    def answer(self, visible: bool | None) -> bytes:
+        self._answers.seek(0)
+        head = b'{"errors":%s,"items":[' % (b"true" if self._errors else b"false")
+        tail = b"]}" if visible is None else b'],"visible":%s}' % (b"true" if visible else b"false")
+        return head + self._answers.read() + tail
+
+    def _read(self, item: Any) -> Linked | dict[str, Any]:
+        """A document to write, or the answer that says why not."""
+        given = item.get("id") if isinstance(item, dict) and isinstance(item.get("id"), str) else None
+        try:
+            if isinstance(item, InvalidInput):
+                raise item
+            body = DocumentIn.model_validate(item)
+            check_vector(body, self._writer.dimension)
+            return body.to_document(body.id or uuid.uuid4().hex)
+        except ValidationError as error:
+            reason = "; ".join(f"{e['field']}: {e['message']}" for e in field_errors(error.errors())[:3])
+        except InvalidInput as error:
+            reason = str(error)
+        return {"id": given, "status": "error", "error": reason}
+
+    async def _flush(self, batch: list[Linked | dict[str, Any]]) -> None:
+        documents = [item for item in batch if isinstance(item, tuple)]
+        written = iter(await self._writer.put(self._tenant, documents) if documents else [])
+        for item in batch:
+            if isinstance(item, tuple):
+                done = next(written)
+                self._say({"id": done.id, "status": status_of(done)})
+            else:
+                self._errors = True
+                self._say(item)
+        if documents:
+            self._last = [document.id for document, _ in documents]
+
+    def _say(self, answer: dict[str, Any]) -> None:
+        self._answers.write((b"," if self._count else b"") + orjson.dumps(answer))
+        self._count += 1
+
+
+def check_vector(body: DocumentBody, dimension: int) -> None:
+    if body.vector is not None and len(body.vector) != dimension:
+        raise InvalidInput("vector", f"has {len(body.vector)} dimensions; this service uses {dimension}")
+
+
+def status_of(written: Written) -> str:
+    return "created" if written.created else "unchanged" if written.version is None else "updated"

@@ -1,0 +1,58 @@
+"""What endpoints need, taken from the application's state, and who is calling."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from service.errors import Forbidden, Unauthorized
+from service.indexing import Writer
+from service.search import Searcher
+from service.stores.keys import Caller, Keys
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that `app` built and endpoints use."""
+
+    searcher: Searcher
+    writer: Writer
+    keys: Keys
+    probes: Mapping[str, Callable[[], Awaitable[None]]]
+    backlog: Callable[[], Awaitable[Mapping[str, int]]]
+    search_timeout_max_ms: int
+    wait_timeout_ms: int
+
+
+def get_state(request: Request) -> State:
+    state: State = request.app.state.braid
+    return state
+
+
+StateDep = Annotated[State, Depends(get_state)]
+
+_bearer = HTTPBearer(auto_error=False, description="An API key: `braid_<prefix>.<secret>`")
+_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+async def get_caller(state: StateDep, credentials: _Credentials) -> Caller:
+    if credentials is None:
+        raise Unauthorized("send your API key as `Authorization: Bearer braid_...`")
+    return await state.keys.check(credentials.credentials)
+
+
+def _with_scope(scope: str) -> Callable[[Caller], Caller]:
+    def check(caller: Annotated[Caller, Depends(get_caller)]) -> Caller:
+        if scope not in caller.scopes:
+            raise Forbidden(f"this API key does not carry the scope `{scope}`")
+        return caller
+
+    return check
+
+
+Reader = Annotated[Caller, Depends(_with_scope("search"))]
+Author = Annotated[Caller, Depends(_with_scope("write"))]

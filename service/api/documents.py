@@ -1,0 +1,124 @@
+"""`/v1/documents`: write, read and list documents, one at a time or in bulk."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
+
+from service.api.answers import (
+    JSON,
+    BulkOut,
+    LinkedDocumentOut,
+    NeighborsOut,
+    PageOut,
+    WrittenOut,
+    document_body,
+)
+from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status_of
+from service.api.deps import Author, Reader, StateDep
+from service.api.handlers import MISSING, PROBLEMS
+from service.api.middleware import NDJSON
+from service.api.schemas import DocumentBody, FilterIn, Id, Namespace
+from service.errors import InvalidInput, NotFound
+from service.model import Filter
+
+router = APIRouter(prefix="/v1/documents", tags=["documents"], responses=PROBLEMS)
+
+Wait = Annotated[bool, Query(description="answer when the write can be found in every tier")]
+_BULK_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "array", "maxItems": 1000, "items": {"$ref": "#/components/schemas/DocumentIn"}}
+            },
+            NDJSON: {"schema": {"type": "string", "description": "one document a line, without limit"}},
+        },
+    }
+}
+
+
+@router.get("/{id:path}/neighbors", response_model=NeighborsOut, responses=MISSING)
+async def neighbors(id: Id, state: StateDep, caller: Reader, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> JSON:
+    """The documents one link away, in both directions, strongest first."""
+    documents = state.writer.documents(caller.tenant)
+    if await documents.get(id) is None:
+        raise NotFound(f"there is no document {id!r}")
+    found = await documents.neighbors(id, limit)
+    return JSON({"id": id, "neighbors": [{s: getattr(n, s) for s in n.__slots__} for n in found]})
+
+
+@router.put("/{id:path}", response_model=WrittenOut, responses={201: {"model": WrittenOut}, 202: {"model": WrittenOut}})
+async def put_document(id: Id, body: DocumentBody, state: StateDep, caller: Author, wait: Wait = False) -> Response:
+    """Writes a document. The same content again changes nothing and is not indexed again."""
+    check_vector(body, state.writer.dimension)
+    [written] = await state.writer.put(caller.tenant, [body.to_document(id)])
+    answer: dict[str, Any] = {"id": id, "status": status_of(written)}
+    if wait:
+        answer["visible"] = await state.writer.settled(caller.tenant, [id], state.wait_timeout_ms)
+    late = answer.get("visible") is False
+    return JSON(answer, 202 if late else 201 if written.created else 200)
+
+
+@router.get("/{id:path}", response_model=LinkedDocumentOut, responses=MISSING)
+async def get_document(id: Id, state: StateDep, caller: Reader) -> JSON:
+    """A document as it is stored, with the links that begin at it."""
+    documents = state.writer.documents(caller.tenant)
+    document = await documents.get(id)
+    if document is None:
+        raise NotFound(f"there is no document {id!r}")
+    links = await documents.links(id, 1000)
+    body = document_body(document)
+    return JSON(body | {"links": [{"to": e.target, "type": e.type, "strength": e.strength} for e in links]})
+
+
+@router.delete("/{id:path}", status_code=204, responses=MISSING, response_class=Response)
+async def delete_document(id: Id, state: StateDep, caller: Author, wait: Wait = False) -> Response:
+    """Deletes a document and the links that begin at it."""
+    if not await state.writer.documents(caller.tenant).delete(id):
+        raise NotFound(f"there is no document {id!r}")
+    state.writer.wake()
+    if wait:
+        await state.writer.settled(caller.tenant, [id], state.wait_timeout_ms)
+    return Response(status_code=204)
+
+
+@router.post("", response_model=BulkOut, openapi_extra=_BULK_BODY)
+async def put_documents(request: Request, state: StateDep, caller: Author, wait: Wait = False) -> Response:
+    """Writes many documents: a JSON array of up to 1,000, or NDJSON without limit. One bad item never fails another."""
+    if request.headers.get("content-type", "").startswith(NDJSON):
+        items = lines(request.stream())
+    else:
+        items = parse_array(await request.body())
+    with BulkWrite(state.writer, caller.tenant) as bulk:
+        await bulk.write(items)
+        visible = await bulk.settled(state.wait_timeout_ms) if wait else None
+        return Response(bulk.answer(visible), media_type="application/json")
+
+
+@router.get("", response_model=PageOut)
+async def list_documents(
+    state: StateDep,
+    caller: Reader,
+    namespace: Annotated[list[Namespace] | None, Query(max_length=256)] = None,
+    filter: Annotated[str | None, Query(max_length=8192, description="the search's `filter`, as JSON")] = None,
+    after: Annotated[str, Query(max_length=512, description="the id the last page ended with")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> JSON:
+    """Documents in order of id, page by page."""
+    documents = state.writer.documents(caller.tenant)
+    found = await documents.page(namespace, read_filter(filter), after, limit + 1)
+    page, more = found[:limit], len(found) > limit
+    return JSON({"documents": [document_body(d) for d in page], "next": page[-1].id if more else None})
+
+
+def read_filter(text: str | None) -> Filter:
+    if text is None:
+        return Filter()
+    try:
+        return FilterIn.model_validate_json(text).to_filter()
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidInput(".".join(map(str, ("filter", *first["loc"]))), first["msg"]) from None

@@ -1,0 +1,61 @@
+"""`/v1/edges`: links between documents, in bulk."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from pydantic import ValidationError
+
+from service.api.answers import JSON, BulkOut
+from service.api.deps import Author, StateDep
+from service.api.handlers import PROBLEMS, field_errors
+from service.api.schemas import MAX_BULK, EdgeIn, EdgeKey
+
+router = APIRouter(prefix="/v1/edges", tags=["edges"], responses=PROBLEMS)
+
+_EXAMPLE = [{"source": "manual-17", "target": "note-3", "type": "supports", "strength": 0.9}]
+Items = Annotated[list[dict[str, Any]], Body(min_length=1, max_length=MAX_BULK, examples=[_EXAMPLE])]
+
+
+@router.post("", response_model=BulkOut)
+async def add_edges(items: Items, state: StateDep, caller: Author, wait: bool = False) -> JSON:
+    """Adds or changes links. A link to a document that isn't there yet is kept, and becomes real when it comes."""
+    read = [_read(item) for item in items]
+    edges = [edge.to_edge() for edge in read if isinstance(edge, EdgeIn)]
+    if edges:
+        await state.writer.documents(caller.tenant).add_edges(edges)
+        state.writer.wake()
+    answer = _answer(read)
+    if wait:
+        sources = sorted({edge.source for edge in edges})
+        answer["visible"] = await state.writer.settled(caller.tenant, sources, state.wait_timeout_ms)
+    return JSON(answer)
+
+
+@router.delete("")
+async def delete_edges(
+    items: Annotated[list[EdgeKey], Body(min_length=1, max_length=MAX_BULK)], state: StateDep, caller: Author
+) -> dict[str, int]:
+    """Deletes links; without a type, all links from source to target."""
+    gone = await state.writer.documents(caller.tenant).delete_edges([item.model_dump() for item in items])
+    state.writer.wake()
+    return {"deleted": gone}
+
+
+def _read(item: dict[str, Any]) -> EdgeIn | str:
+    """The link, or why it is refused."""
+    try:
+        return EdgeIn.model_validate(item)
+    except ValidationError as error:
+        return "; ".join(f"{e['field']}: {e['message']}" for e in field_errors(error.errors())[:3])
+
+
+def _answer(read: list[EdgeIn | str]) -> dict[str, Any]:
+    answers = [
+        {"id": f"{one.source}->{one.target}", "status": "updated"}
+        if isinstance(one, EdgeIn)
+        else {"id": None, "status": "error", "error": one}
+        for one in read
+    ]
+    return {"errors": any(isinstance(one, str) for one in read), "items": answers}

@@ -1,0 +1,122 @@
+"""Exceptions as RFC 9457 problem+json: one table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from service.errors import BraidError, Degraded, Forbidden, InvalidInput, NotFound, StoreUnavailable, Unauthorized
+
+log = logging.getLogger(__name__)
+
+# exception -> (status, code, further headers)
+_TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
+    InvalidInput: (422, "invalid_input", {}),
+    Unauthorized: (401, "unauthorized", {"WWW-Authenticate": "Bearer"}),
+    Forbidden: (403, "forbidden", {}),
+    NotFound: (404, "not_found", {}),
+    Degraded: (503, "degraded", {"Retry-After": "1"}),
+    StoreUnavailable: (503, "store_unavailable", {"Retry-After": "1"}),
+}
+
+
+class FieldError(BaseModel):
+    """One refused field."""
+
+    field: str
+    message: str
+
+
+class Problem(BaseModel):
+    """What every error looks like."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    request_id: str
+    errors: list[FieldError]
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": HTTPStatus(status).phrase} for status in (400, 401, 403, 413, 422, 503)
+}
+MISSING: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not Found"}}
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(BraidError, _ours)
+    app.add_exception_handler(RequestValidationError, _refused)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def problem(
+    request: Request,
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    errors: Sequence[dict[str, str]] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    body = {
+        "type": f"urn:braid:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "instance": request.url.path,
+        "code": code,
+        "request_id": request.scope.get("braid.request_id", ""),
+        "errors": list(errors),
+    }
+    return Response(orjson.dumps(body), status, headers, "application/problem+json")
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    status, code, headers = next(
+        (row for kind, row in _TABLE.items() if isinstance(error, kind)), (500, "internal_error", {})
+    )
+    errors = [{"field": error.field, "message": error.message}] if isinstance(error, InvalidInput) else []
+    if isinstance(error, Degraded):
+        errors = [{"field": f"tiers.{tier}", "message": "did not answer"} for tier in error.missing]
+    return problem(request, status, code, str(error), errors=errors, headers=headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - what the handler is registered for
+    if any(item["type"] == "json_invalid" for item in error.errors()):
+        return problem(request, 422, "invalid_json", "the body is not valid JSON")
+    errors = field_errors(error.errors())
+    named = "; ".join(f"{e['field']}: {e['message']}" for e in errors[:3])
+    return problem(request, 422, "invalid_input", named, errors=errors)
+
+
+def field_errors(errors: Sequence[Any]) -> list[dict[str, str]]:
+    """Pydantic's errors by field. The input itself is left out: it may be anything, a secret too."""
+    return [{"field": _path(item["loc"]) or "body", "message": item["msg"]} for item in errors]
+
+
+def _path(location: Sequence[str | int]) -> str:
+    return ".".join(str(part) for part in location if part not in ("body", "query", "path"))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - what the handler is registered for
+    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+    return problem(request, error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    log.error("request %s failed", request.scope.get("braid.request_id"), exc_info=error)
+    return problem(request, 500, "internal_error", "something went wrong here; the request id is in our log")

@@ -1,0 +1,68 @@
+"""Health, readiness, metrics and the front page: what needs no key."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from service import metrics
+from service.api.answers import JSON
+from service.api.deps import StateDep
+from service.errors import BraidError
+
+router = APIRouter(tags=["operations"])
+
+_PROBE_SECONDS = 0.8
+
+
+@router.get("/", response_class=HTMLResponse, include_in_schema=False)
+async def front_page() -> HTMLResponse:
+    return HTMLResponse(files("service.ui").joinpath("index.html").read_text("utf-8"))
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process is alive. Says nothing about the engines."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses={503: {"description": "PostgreSQL does not answer"}})
+async def readyz(state: StateDep) -> JSON:
+    """Each engine, asked now. 503 only where PostgreSQL does not answer: without the others we still search."""
+    names = list(state.probes)
+    probes = await asyncio.gather(*(_probe(state.probes[name]) for name in names))
+    engines = dict(zip(names, probes, strict=True))
+    down = [name for name, engine in engines.items() if engine["status"] != "ok"]
+    status = "unavailable" if "postgres" in down else "degraded" if down else "ok"
+    return JSON({"status": status, "engines": engines}, 503 if status == "unavailable" else 200)
+
+
+async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            await ask()
+    except TimeoutError:
+        return {"status": "unavailable", "reason": f"no answer in {_PROBE_SECONDS} s"}
+    except BraidError as error:
+        return {"status": "unavailable", "reason": str(error)}
+    return {"status": "ok", "took_ms": round((time.perf_counter() - started) * 1000, 2)}
+
+
+@router.get("/metrics", response_class=Response)
+async def prometheus(state: StateDep) -> Response:
+    """For Prometheus. The backlog is counted when asked for."""
+    try:
+        counts = await state.backlog()
+    except BraidError:
+        counts = {}
+    for sink, count in counts.items():
+        metrics.INDEX_BACKLOG.labels(sink).set(count)
+    return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,49 @@
+"""`/v1/search`: validate, search, answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from service.api.answers import JSON, SearchOut, search_body
+from service.api.deps import Reader, State, StateDep
+from service.api.handlers import PROBLEMS
+from service.api.schemas import MAX_QUERY, Namespace, SearchIn, Weights
+from service.errors import InvalidInput
+from service.stores.keys import Caller
+
+router = APIRouter(prefix="/v1/search", tags=["search"], responses=PROBLEMS)
+
+
+@router.post("", response_model=SearchOut)
+async def search(body: SearchIn, request: Request, state: StateDep, caller: Reader) -> JSON:
+    """Asks the tiers at once and answers with one fused ranking that explains itself."""
+    return await _answer(body, request, state, caller)
+
+
+@router.get("", response_model=SearchOut)
+async def search_by_url(
+    request: Request,
+    state: StateDep,
+    caller: Reader,
+    q: Annotated[str, Query(max_length=MAX_QUERY, examples=["solar panel"])],
+    limit: Annotated[int, Query(ge=1, le=100)] = 10,
+    namespace: Annotated[list[Namespace] | None, Query(max_length=256)] = None,
+    keyword: Annotated[float | None, Query(ge=0, le=1000, description="the keyword tier's weight")] = None,
+    vector: Annotated[float | None, Query(ge=0, le=1000, description="the vector tier's weight")] = None,
+    graph: Annotated[float | None, Query(ge=0, le=1000, description="the graph tier's weight")] = None,
+    explain: bool = False,
+) -> JSON:
+    """The same search for links and quick looks; everything else wants the POST."""
+    weights = Weights(keyword=keyword, vector=vector, graph=graph)
+    body = SearchIn(query=q, limit=limit, include_namespaces=namespace, weights=weights, explain=explain)
+    return await _answer(body, request, state, caller)
+
+
+async def _answer(body: SearchIn, request: Request, state: State, caller: Caller) -> JSON:
+    wanted = state.writer.dimension
+    if body.vector is not None and len(body.vector) != wanted:
+        raise InvalidInput("vector", f"has {len(body.vector)} dimensions; this service uses {wanted}")
+    result = await state.searcher.search(body.to_query(caller.tenant, state.search_timeout_max_ms))
+    return JSON(search_body(result, explain=body.explain, request_id=request.scope["braid.request_id"]))
