@@ -1,0 +1,202 @@
+"""create_app(settings) and its lifespan: the only module that builds things."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from service import __version__
+from service.api import documents, edges, handlers, namespaces, ops, search
+from service.api.deps import State
+from service.api.middleware import RequestMiddleware
+from service.api.schemas import DocumentIn
+from service.embedded import Addresses, EmbeddedEngines, check_platform
+from service.errors import BraidError, SetupError
+from service.indexing import GraphSink, VectorSink, Worker, Writer
+from service.sample import documents as sample_documents
+from service.search import Searcher
+from service.settings import Settings
+from service.stores import dirty
+from service.stores.embedder import Embedder, create_embedder
+from service.stores.falkordb import GraphStore
+from service.stores.keys import Keys
+from service.stores.migrations import migrate
+from service.stores.postgres import Postgres
+from service.stores.qdrant import ServerVectorStore, VectorStore
+from service.tiers import Tier
+from service.tiers.graph import GraphTier
+from service.tiers.keyword import KeywordTier
+from service.tiers.vector import VectorTier
+
+SAMPLE_TENANT = "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The stores, opened: what tests reach for when they break one."""
+
+    postgres: Postgres
+    vectors: VectorStore
+    graph: GraphStore
+    addresses: Addresses
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The whole application. Engines start and stop with its lifespan."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            app.state.engines, app.state.braid = await _build(settings, stack)
+            yield
+
+    app = FastAPI(
+        title="Braid",
+        version=__version__,
+        summary="Hybrid search: keyword, vector and graph asked at once, fused into one ranking that explains itself.",
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    for module in (search, documents, edges, namespaces, ops):
+        app.include_router(module.router)
+    handlers.install(app)
+    app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes)
+    return app
+
+
+async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, State]:
+    addresses = await _addresses(settings, stack)
+    postgres = await _open_postgres(settings, addresses, stack)
+    embedder = await create_embedder(
+        settings.embedder,
+        model=settings.embedder_model,
+        api_key=_reveal(settings.embedder_api_key),
+        dimension=settings.embedder_dimension,
+    )
+    stack.push_async_callback(embedder.close)
+    await _warm(embedder)
+    vectors = _vector_store(settings, embedder.dimension)
+    stack.push_async_callback(vectors.close)
+    await vectors.open()
+    graph = GraphStore(
+        settings.falkordb_url or addresses.falkordb_url or "",
+        password=_reveal(settings.falkordb_password),
+        timeout_ms=settings.search_timeout_max_ms,
+    )
+    stack.push_async_callback(graph.close)
+    workers = [
+        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
+        for sink in (VectorSink(vectors, embedder), GraphSink(graph))
+    ]
+    await _run(workers, stack)
+    tiers: list[Tier] = [
+        KeywordTier(postgres),
+        VectorTier(vectors, embedder),
+        GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
+    ]
+    state = State(
+        searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
+        writer=Writer(postgres, workers, embedder.dimension),
+        keys=Keys(postgres, key_pepper(settings), time.monotonic),
+        probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
+        backlog=lambda: dirty.backlog(postgres),
+        search_timeout_max_ms=settings.search_timeout_max_ms,
+        wait_timeout_ms=settings.wait_timeout_ms,
+    )
+    return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _warm(embedder: Embedder) -> None:
+    """Loads the model before the first search pays for it. An embedder that is down only degrades the vector tier."""
+    with contextlib.suppress(BraidError):
+        await embedder.embed_query("warm")
+
+
+async def _addresses(settings: Settings, stack: AsyncExitStack) -> Addresses:
+    """Starts what has no address of its own. The data folder is locked even where only Qdrant is embedded."""
+    if settings.postgres_url and settings.falkordb_url and settings.qdrant_url:
+        return Addresses(None, None)
+    check_platform()
+    engines = EmbeddedEngines(
+        settings.data_dir, postgres=settings.postgres_url is None, falkordb=settings.falkordb_url is None
+    )
+    stack.push_async_callback(asyncio.to_thread, engines.stop)
+    return await asyncio.to_thread(engines.start)
+
+
+async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncExitStack) -> Postgres:
+    url = _reveal(settings.postgres_url) or addresses.postgres_url or ""
+    postgres = Postgres(url, pool_size=settings.postgres_pool)
+    stack.push_async_callback(postgres.close)
+    await postgres.open()
+    await migrate(postgres)
+    return postgres
+
+
+def _vector_store(settings: Settings, dimension: int) -> VectorStore:
+    if settings.qdrant_url is None:
+        from service.stores.qdrant_edge import EdgeVectorStore  # noqa: PLC0415 - has no wheel on some platforms
+
+        return EdgeVectorStore(settings.data_dir / "qdrant", dimension)
+    return ServerVectorStore(
+        settings.qdrant_url,
+        _reveal(settings.qdrant_api_key),
+        settings.qdrant_collection,
+        dimension,
+        settings.search_timeout_max_ms / 1000,
+    )
+
+
+async def _run(workers: list[Worker], stack: AsyncExitStack) -> None:
+    tasks = [asyncio.create_task(worker.run()) for worker in workers]
+
+    async def stop() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    stack.push_async_callback(stop)
+
+
+def key_pepper(settings: Settings) -> bytes:
+    """The secret behind all key digests: from the settings, or made once and kept beside embedded data."""
+    given = _reveal(settings.key_pepper)
+    if given:
+        return given.encode()
+    if settings.postgres_url is not None:
+        raise SetupError(
+            "set BRAID_KEY_PEPPER to a long random secret (openssl rand -hex 32), the same on every instance"
+        )
+    return kept_secret(settings.data_dir / "pepper", lambda: secrets.token_hex(32)).encode()
+
+
+def kept_secret(path: Path, make: Callable[[], str]) -> str:
+    """What the file holds; made on first use, readable by its owner only."""
+    if not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(make())
+    return path.read_text().strip()
+
+
+async def load_sample(state: State) -> str:
+    """Writes the sample documents under a tenant of their own and returns a key for it."""
+    tenant = await state.keys.create_tenant(SAMPLE_TENANT)
+    read = [DocumentIn.model_validate(item) for item in sample_documents()]
+    await state.writer.put(tenant, [item.to_document(item.id or "") for item in read])
+    await state.writer.settled(tenant, [item.id or "" for item in read], 30_000)
+    return await state.keys.create(tenant)
+
+
+def _reveal(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()

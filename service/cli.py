@@ -1,0 +1,375 @@
+"""The `braid` command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import httpx
+import typer
+import uvicorn
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from service import __version__
+from service.app import create_app, kept_secret, key_pepper, load_sample
+from service.embedded import EmbeddedEngines, check_platform, running
+from service.errors import BraidError, SetupError
+from service.settings import Settings
+from service.stores.keys import SCOPES, Keys
+from service.stores.migrations import migrate as apply_migrations
+from service.stores.postgres import Postgres
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+key_app = typer.Typer(no_args_is_help=True, help="API keys.")
+app.add_typer(key_app, name="key")
+out = Console()
+err = Console(stderr=True, soft_wrap=True)
+
+COLOURS = {"keyword": "cyan", "vector": "magenta", "graph": "yellow"}
+Url = Annotated[str, typer.Option("--url", envvar="BRAID_URL", help="where Braid answers")]
+Key = Annotated[str | None, typer.Option("--key", envvar="BRAID_API_KEY", help="an API key; default: the sample's")]
+_LOCAL = "http://127.0.0.1:8080"
+_JSON = "-H 'Content-Type: application/json'"
+_HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
+_FIND_HELLO = '{"query": "first document", "limit": 1, "explain": true}'
+
+
+def main() -> None:
+    """Runs the command; what we foresaw going wrong is one line, not a traceback."""
+    try:
+        app()
+    except BraidError as error:
+        _fail(str(error))
+    except httpx.ConnectError:
+        _fail("nothing answers there: start Braid with `make serve` or `braid serve`, or pass --url")
+    except httpx.HTTPError as error:
+        _fail(f"the request failed: {error}")
+
+
+def _fail(message: str) -> NoReturn:
+    err.print(f"braid: {message}", style="red", markup=False, highlight=False)
+    raise SystemExit(1)
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "BRAID_" + "_".join(map(str, first["loc"])).upper()
+        raise SetupError(f"{name} is not usable: {first['msg']}") from None
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
+    """Braid: keyword, vector and graph search at once, fused into one ranking that explains itself."""
+    if version:
+        out.print(__version__)
+        raise typer.Exit
+
+
+@app.command(epilog="Example: BRAID_PORT=9000 braid serve")
+def serve() -> None:
+    """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
+    settings = _settings()
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel("WARNING")
+    listener = _listen(settings.host, settings.port)
+    asyncio.run(_serve(settings, listener))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Takes the port before anything else starts, so that a taken one costs nothing."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise SetupError(f"cannot listen on {host}:{port} ({error.strerror}): set BRAID_PORT to a free port") from None
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """uvicorn re-raises the signal that stopped it, which would skip our own shutdown."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(settings: Settings, listener: socket.socket) -> None:
+    api = create_app(settings)
+    config = uvicorn.Config(api, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    server = _Server(config)
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with api.router.lifespan_context(api):
+        key = await _sample_key(settings, api.state.braid)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for this
+            await asyncio.sleep(0.01)
+        _welcome(f"http://{settings.host}:{listener.getsockname()[1]}", key)
+        stopped = asyncio.create_task(stopping.wait())
+        await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+        out.print("\nStopping the engines; your data stays.")
+
+
+async def _sample_key(settings: Settings, state: Any) -> str | None:
+    """The sample's key, loading the sample on the first start. Only where PostgreSQL is embedded."""
+    if settings.postgres_url is not None or not settings.sample:
+        return None
+    path = settings.data_dir / "sample.key"
+    if not path.exists():
+        out.print("First start: loading the sample documents.")
+        key = await load_sample(state)
+        return await asyncio.to_thread(kept_secret, path, lambda: key)
+    return await asyncio.to_thread(path.read_text)
+
+
+def _welcome(url: str, key: str | None) -> None:
+    lines = [f"Braid {__version__} is up.", "", f"  API    {url}/v1", f"  docs   {url}/docs", f"  page   {url}/"]
+    if key is None:
+        lines += ["", "  Make an API key with: braid key create --tenant my-team"]
+    else:
+        auth = f"-H 'Authorization: Bearer {key}'"
+        lines += [
+            f"  API key  {key}",
+            "",
+            "Paste one of these into another terminal:",
+            "",
+            f"curl -s '{url}/v1/search?q=antenna&limit=3' {auth}",
+            "",
+            f"curl -s -X PUT '{url}/v1/documents/hello?wait=true' {auth} {_JSON} -d '{_HELLO}'",
+            "",
+            f"curl -s '{url}/v1/search' {auth} {_JSON} -d '{_FIND_HELLO}'",
+        ]
+    print("\n".join([*lines, "", "Ctrl-C stops it."]), flush=True)  # noqa: T201 - plain, so that it can be copied
+
+
+@contextlib.asynccontextmanager
+async def _postgres(settings: Settings) -> AsyncIterator[Postgres]:
+    """PostgreSQL by its address, of the running instance, or started for this one command."""
+    async with contextlib.AsyncExitStack() as stack:
+        url = settings.postgres_url.get_secret_value() if settings.postgres_url else None
+        if url is None:
+            found = running(settings.data_dir)
+            url = found.postgres_url if found else None
+        if url is None:
+            check_platform()
+            engines = EmbeddedEngines(settings.data_dir, postgres=True, falkordb=False)
+            stack.callback(engines.stop)
+            url = engines.start().postgres_url
+        postgres = Postgres(url or "", pool_size=2, acquire_timeout_s=5)
+        stack.push_async_callback(postgres.close)
+        await postgres.open()
+        yield postgres
+
+
+@app.command(epilog="Example: BRAID_POSTGRES_URL=postgresql://... braid migrate")
+def migrate() -> None:
+    """Apply the migrations that the database does not have yet."""
+
+    async def run() -> list[str]:
+        async with _postgres(_settings()) as postgres:
+            return await apply_migrations(postgres)
+
+    done = asyncio.run(run())
+    out.print(f"Applied {', '.join(done)}." if done else "The database is up to date.")
+
+
+@key_app.command("create", epilog="Example: braid key create --tenant my-team --scope search")
+def key_create(
+    tenant: Annotated[str, typer.Option(help="the tenant's name; made if it is new")],
+    scope: Annotated[list[str] | None, typer.Option(help="search, write; both if not given")] = None,
+) -> None:
+    """Make an API key. It is shown once and kept only as a digest."""
+    unknown = set(scope or ()) - set(SCOPES)
+    if unknown:
+        raise SetupError(f"unknown scope {', '.join(sorted(unknown))}: there are {', '.join(SCOPES)}")
+
+    async def run() -> str:
+        settings = _settings()
+        async with _postgres(settings) as postgres:
+            await apply_migrations(postgres)
+            keys = Keys(postgres, key_pepper(settings), lambda: 0.0)
+            return await keys.create(await keys.create_tenant(tenant), scope or SCOPES)
+
+    print(asyncio.run(run()))  # noqa: T201 - plain, for scripts
+
+
+def _client(url: str, key: str | None) -> httpx.Client:
+    if key is None:
+        path = _settings().data_dir / "sample.key"
+        if not path.exists():
+            raise SetupError("no API key: pass --key, or set BRAID_API_KEY (braid key create makes one)")
+        key = path.read_text().strip()
+    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=120)
+
+
+def _checked(response: httpx.Response) -> Any:
+    if response.is_success:
+        return response.json()
+    try:
+        raise SetupError(f"{response.status_code}: {response.json()['detail']}")
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise SetupError(f"{response.status_code} from {response.url}: is that Braid?") from None
+
+
+@app.command(epilog="Example: braid load documents.jsonl --namespace wiki")
+def load(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="one document or link a line")],
+    url: Url = _LOCAL,
+    key: Key = None,
+    namespace: Annotated[str | None, typer.Option(help="for documents that name none")] = None,
+) -> None:
+    """Load documents, and links ({"source", "target", ...}), from a JSONL file."""
+    with file.open("rb") as lines:
+        total = sum(1 for line in lines if line.strip())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    refused = 0
+    with _client(url, key) as client, Progress(*columns, console=err) as progress:
+        task = progress.add_task("Loading", total=total)
+        for path, batch in _batches(file, namespace):
+            answer = _checked(client.post(path, json=batch))
+            for item in (i for i in answer["items"] if i["status"] == "error"):
+                refused += 1
+                err.print(f"{item['id'] or '(no id)'}: {item['error']}", style="red", markup=False)
+            progress.advance(task, len(batch))
+    out.print(f"Loaded {total - refused} of {total} lines.")
+    if refused:
+        raise typer.Exit(1)
+
+
+def _batches(file: Path, namespace: str | None, size: int = 500) -> Iterator[tuple[str, list[Any]]]:
+    """The file's items in batches, each with the path it is posted to."""
+    batch: list[Any] = []
+    target = ""
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            item = _item(line, number, namespace)
+            path = "/v1/edges" if "source" in item and "target" in item else "/v1/documents"
+            if batch and (path != target or len(batch) == size):
+                yield target, batch
+                batch = []
+            target = path
+            batch.append(item)
+    if batch:
+        yield target, batch
+
+
+def _item(line: str, number: int, namespace: str | None) -> dict[str, Any]:
+    try:
+        item = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise SetupError(f"line {number} is not valid JSON: {error}") from None
+    if not isinstance(item, dict):
+        raise SetupError(f"line {number} is not a JSON object")
+    return item if namespace is None or "source" in item else {"namespace": namespace, **item}
+
+
+@app.command(epilog='Example: braid search "who repaired the antenna" --limit 5 --debug')
+def search(
+    text: Annotated[str, typer.Argument(help="what to look for")],
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
+    namespace: Annotated[list[str] | None, typer.Option(help="search only here; may be repeated")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the answer as it came")] = False,
+    debug: Annotated[bool, typer.Option(help="show every tier's numbers and the graph's paths")] = False,
+    url: Url = _LOCAL,
+    key: Key = None,
+) -> None:
+    """Search, and see what each tier contributed."""
+    body: dict[str, Any] = {"query": text, "limit": limit, "explain": debug}
+    if namespace:
+        body["include_namespaces"] = namespace
+    with _client(url, key) as client:
+        answer = _checked(client.post("/v1/search", json=body))
+    if as_json:
+        print(json.dumps(answer, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
+        return
+    out.print(_results_table(answer, debug))
+    for name, tier in answer["tiers"].items():
+        reason = f" ({tier['reason']})" if "reason" in tier else ""
+        out.print(f"[{COLOURS[name]}]■[/] {name}: {tier['status']}{reason}, {tier['hits']} hits, {tier['took_ms']} ms")
+
+
+def _results_table(answer: dict[str, Any], debug: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("score", "contributions", "namespace", "id", "title"):
+        table.add_column(heading, no_wrap=heading != "title")
+    whole = sum(answer["weights"].values()) or 1.0
+    for result in answer["results"]:
+        title = Text(result["title"] or result["content"][:80])
+        if debug:
+            title.append("\n" + "\n".join(_numbers(result["tiers"])), style="dim")
+        table.add_row(f"{result['score']:.3f}", _bar(result["tiers"], whole), result["namespace"], result["id"], title)
+    return table
+
+
+def _bar(tiers: dict[str, Any], whole: float, width: int = 24) -> Text:
+    """One coloured block a tier, as long as its contribution."""
+    bar = Text()
+    for name, share in tiers.items():
+        bar.append("█" * max(1, round(width * share["contribution"] / whole)), style=COLOURS[name])
+    return bar
+
+
+def _numbers(tiers: dict[str, Any]) -> Iterator[str]:
+    for name, share in tiers.items():
+        yield (
+            f"{name} #{share['rank']}: raw {share['raw']:.4f}, normalised {share['normalised']:.3f} ({share['rule']}), "
+            f"weight {share['weight']:.2f}, gives {share['contribution']:.3f}"
+        )
+        if "path" in share:
+            yield "  " + " ".join(f"-{step['via']}-> {step['to']}" for step in share["path"])
+
+
+@app.command(epilog="Example: braid doctor")
+def doctor(url: Url = _LOCAL) -> None:
+    """Check the settings and each engine, and say what is wrong."""
+    settings = _settings()
+    found = asyncio.run(_examine(settings, url))
+    for name, problem in found.items():
+        out.print(f"[green]ok[/]    {name}" if problem is None else f"[red]wrong[/] {name}: {problem}")
+    if any(found.values()):
+        raise typer.Exit(1)
+
+
+async def _examine(settings: Settings, url: str) -> dict[str, str | None]:
+    """Asks the running instance, which alone may open embedded Qdrant; starts one for the look where none runs."""
+    if running(settings.data_dir) is not None:
+        async with httpx.AsyncClient(base_url=url, timeout=5) as client:
+            return _engines((await client.get("/readyz")).json())
+    api = create_app(settings)
+    try:
+        async with api.router.lifespan_context(api):
+            transport = httpx.ASGITransport(app=api)
+            async with httpx.AsyncClient(transport=transport, base_url="http://doctor") as client:
+                return {"settings": None} | _engines((await client.get("/readyz")).json())
+    except BraidError as error:
+        return {"start": str(error)}
+
+
+def _engines(ready: dict[str, Any]) -> dict[str, str | None]:
+    return {name: engine.get("reason") for name, engine in ready["engines"].items()}
+
+
+if __name__ == "__main__":
+    main()
