@@ -29,7 +29,7 @@ CREATE TABLE documents (
     type       text,
     tags       text[] NOT NULL,
     entities   text[] NOT NULL,
-    confidence real,
+    confidence float8,
     priority   smallint,
     created_at timestamptz NOT NULL,
     vector     real[],
@@ -50,7 +50,7 @@ CREATE TABLE edges (
     source    text COLLATE "C" NOT NULL,
     target    text COLLATE "C" NOT NULL,
     type      text COLLATE "C" NOT NULL,
-    strength  real NOT NULL CHECK (strength BETWEEN 0 AND 1),
+    strength  float8 NOT NULL CHECK (strength BETWEEN 0 AND 1),
     declared  boolean NOT NULL,
     PRIMARY KEY (tenant_id, source, target, type)
 );
@@ -66,8 +66,10 @@ CREATE TABLE dirty (
     attempts        integer NOT NULL DEFAULT 0,
     next_try        timestamptz NOT NULL DEFAULT now(),
     error           text,
+    claimed_by      uuid,
+    claimed_until   timestamptz,
     PRIMARY KEY (tenant_id, document_id, sink)
-);
+) WITH (fillfactor = 70);
 CREATE INDEX dirty_pending ON dirty (sink, wanted_version) WHERE applied_version < wanted_version;
 
 -- The words of a text joined with OR. Lexemes are quoted here, so no text can break the query's syntax.

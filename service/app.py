@@ -140,6 +140,8 @@ async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncE
     stack.push_async_callback(postgres.close)
     await postgres.open()
     await migrate(postgres)
+    if settings.postgres_url is None:
+        await dirty.release_all(postgres)  # the data folder is ours alone: a claim left here is of a dead process
     return postgres
 
 

@@ -1,24 +1,26 @@
 """One write, end to end, and the workers that bring the derived engines up to date.
 
 A write goes to PostgreSQL in one transaction that also marks a dirty row a (document, sink). A worker a sink claims
-dirty rows with FOR UPDATE SKIP LOCKED, re-reads the documents, applies them and records the version it applied, all
-in one transaction: whatever dies in between, the rows stay dirty and are applied again. Applying is idempotent.
+dirty rows, re-reads the documents, applies them and records the version it applied: whatever dies in between, the
+rows stay dirty and are applied again. Applying is idempotent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from service import metrics
-from service.errors import BraidError, StoreUnavailable, TierUnavailable
+from service.errors import BraidError, TierUnavailable
 from service.model import Document, Edge
-from service.stores import dirty
+from service.stores.dirty import CLAIM_SECONDS, Claim, DirtyRows, by_tenant
 from service.stores.documents import TenantDocuments, Written
 from service.stores.embedder import Embedder
 from service.stores.falkordb import GraphStore
@@ -149,7 +151,7 @@ class Worker:
     """Applies dirty rows to one sink, in batches, for ever. Polling is the guarantee; waking only makes it quick."""
 
     def __init__(self, postgres: Postgres, sink: Sink, *, batch: int, poll_s: float) -> None:
-        self._postgres = postgres
+        self._dirty = DirtyRows(postgres, sink.name)
         self._sink = sink
         self._batch = batch
         self._poll = poll_s
@@ -161,6 +163,7 @@ class Worker:
     async def run(self) -> None:
         failures = 0
         while True:
+            self._woken.clear()
             try:
                 applied = await self.apply_once()
                 failures = 0
@@ -177,52 +180,70 @@ class Worker:
         if failures:
             await asyncio.sleep(min(5.0, 0.1 * 2**failures) * random.uniform(0.5, 1))  # noqa: S311 - jitter
             return
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
                 await self._woken.wait()
-        except TimeoutError:
-            pass
-        self._woken.clear()
 
     async def apply_once(self) -> int:
-        """Claims one batch, applies it, records it. Returns how many rows that settled or set back."""
-        async with self._postgres.transaction() as connection:
-            claims = await dirty.claim(connection, self._sink.name, self._batch)
-            if claims:
-                await self._apply(connection, claims)
+        """Claims one batch, applies it, records it. Returns how many rows were applied or set aside."""
+        claims = await self._dirty.claim(self._batch)
         if claims:
-            metrics.INDEX_APPLIED.labels(self._sink.name).inc(len(claims))
+            async with self._holding(claims):
+                for tenant, some in by_tenant(claims).items():
+                    await self._apply(tenant, some)
         return len(claims)
 
-    async def _apply(self, connection: Any, claims: Sequence[dirty.Claim]) -> None:
-        for tenant, some in dirty.by_tenant(claims).items():
-            try:
-                await self._sink.apply(await read_change(connection, tenant, [c.document_id for c in some]))
-            except (TierUnavailable, StoreUnavailable):
-                raise
-            except Exception as error:  # noqa: BLE001 - one document may be poison: find out which
-                log.warning("the %s sink refused a batch of %d: %r", self._sink.name, len(some), error)
-                await self._apply_singly(connection, tenant, some)
-            else:
-                await dirty.applied(connection, self._sink.name, tenant, some)
+    @asynccontextmanager
+    async def _holding(self, claims: Sequence[Claim]) -> AsyncIterator[None]:
+        """Keeps the claims alive while a slow embedder works; gives back what was not applied."""
+        renewing = asyncio.create_task(self._keep(claims))
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(BraidError):
+                await self._dirty.release(claims)
+            raise
+        finally:
+            renewing.cancel()
 
-    async def _apply_singly(self, connection: Any, tenant: str, claims: Sequence[dirty.Claim]) -> None:
-        """A refused document is set back with its error; its neighbours go through."""
+    async def _keep(self, claims: Sequence[Claim]) -> None:
+        while True:
+            await asyncio.sleep(CLAIM_SECONDS / 3)
+            with contextlib.suppress(BraidError):
+                await self._dirty.renew(claims)
+
+    async def _apply(self, tenant: str, claims: Sequence[Claim]) -> None:
+        try:
+            await self._sink.apply(await self._change(tenant, claims))
+        except TierUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one document may be poison: find out which
+            log.warning("the %s sink refused a batch of %d: %r", self._sink.name, len(claims), error)
+            await self._apply_singly(tenant, claims)
+        else:
+            await self._record(tenant, claims)
+
+    async def _apply_singly(self, tenant: str, claims: Sequence[Claim]) -> None:
+        """A refused document is set aside with its error; its neighbours go through."""
         for claim in claims:
             try:
-                await self._sink.apply(await read_change(connection, tenant, [claim.document_id]))
+                await self._sink.apply(await self._change(tenant, [claim]))
             except TierUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - kept with the row, where an operator sees it
                 metrics.INDEX_FAILURES.labels(self._sink.name).inc()
-                await dirty.refused(connection, self._sink.name, tenant, claim, repr(error)[:500])
+                await self._dirty.refused(claim, repr(error)[:500])
             else:
-                await dirty.applied(connection, self._sink.name, tenant, [claim])
+                await self._record(tenant, [claim])
 
+    async def _record(self, tenant: str, claims: Sequence[Claim]) -> None:
+        await self._dirty.applied(tenant, claims)
+        metrics.INDEX_APPLIED.labels(self._sink.name).inc(len(claims))
 
-async def read_change(connection: Any, tenant: str, ids: Sequence[str]) -> Change:
-    """The documents as they are now; ids that PostgreSQL no longer has are to be deleted."""
-    documents = await dirty.current(connection, tenant, ids)
-    known = {document.id for document in documents}
-    edges = await dirty.touching(connection, tenant, sorted(known))
-    return Change(tenant, documents, [id for id in ids if id not in known], edges)
+    async def _change(self, tenant: str, claims: Sequence[Claim]) -> Change:
+        """The documents as they are now; ids that PostgreSQL no longer has are to be deleted."""
+        ids = [claim.document_id for claim in claims]
+        documents = await self._dirty.documents(tenant, ids)
+        known = {document.id for document in documents}
+        links = await self._dirty.links(tenant, sorted(known))
+        return Change(tenant, documents, [id for id in ids if id not in known], links)

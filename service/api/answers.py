@@ -124,6 +124,13 @@ class BulkOut(BaseModel):
     visible: bool | None = None
 
 
+class DeletedOut(BaseModel):
+    """How many links were deleted."""
+
+    deleted: int
+    visible: bool | None = None
+
+
 class WrittenOut(BaseModel):
     """What became of one write."""
 

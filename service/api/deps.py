@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from service.errors import Forbidden, Unauthorized
@@ -56,3 +56,4 @@ def _with_scope(scope: str) -> Callable[[Caller], Caller]:
 
 Reader = Annotated[Caller, Depends(_with_scope("search"))]
 Author = Annotated[Caller, Depends(_with_scope("write"))]
+Wait = Annotated[bool, Query(description="answer when the write shows in every tier")]

@@ -17,7 +17,7 @@ from service.api.answers import (
     document_body,
 )
 from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status_of
-from service.api.deps import Author, Reader, StateDep
+from service.api.deps import Author, Reader, StateDep, Wait
 from service.api.handlers import MISSING, PROBLEMS
 from service.api.middleware import NDJSON
 from service.api.schemas import DocumentBody, FilterIn, Id, Namespace
@@ -26,7 +26,6 @@ from service.model import Filter
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], responses=PROBLEMS)
 
-Wait = Annotated[bool, Query(description="answer when the write can be found in every tier")]
 _BULK_BODY = {
     "requestBody": {
         "required": True,

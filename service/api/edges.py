@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import ValidationError
 
-from service.api.answers import JSON, BulkOut
-from service.api.deps import Author, StateDep
+from service.api.answers import JSON, BulkOut, DeletedOut
+from service.api.deps import Author, State, StateDep, Wait
 from service.api.handlers import PROBLEMS, field_errors
 from service.api.schemas import MAX_BULK, EdgeIn, EdgeKey
+from service.stores.keys import Caller
 
 router = APIRouter(prefix="/v1/edges", tags=["edges"], responses=PROBLEMS)
 
@@ -19,7 +20,7 @@ Items = Annotated[list[dict[str, Any]], Body(min_length=1, max_length=MAX_BULK, 
 
 
 @router.post("", response_model=BulkOut)
-async def add_edges(items: Items, state: StateDep, caller: Author, wait: bool = False) -> JSON:
+async def add_edges(items: Items, state: StateDep, caller: Author, wait: Wait = False) -> JSON:
     """Adds or changes links. A link to a document that isn't there yet is kept, and becomes real when it comes."""
     read = [_read(item) for item in items]
     edges = [edge.to_edge() for edge in read if isinstance(edge, EdgeIn)]
@@ -28,19 +29,26 @@ async def add_edges(items: Items, state: StateDep, caller: Author, wait: bool = 
         state.writer.wake()
     answer = _answer(read)
     if wait:
-        sources = sorted({edge.source for edge in edges})
-        answer["visible"] = await state.writer.settled(caller.tenant, sources, state.wait_timeout_ms)
+        answer["visible"] = await _settled(state, caller, [edge.source for edge in edges])
     return JSON(answer)
 
 
-@router.delete("")
+@router.delete("", response_model_exclude_none=True)
 async def delete_edges(
-    items: Annotated[list[EdgeKey], Body(min_length=1, max_length=MAX_BULK)], state: StateDep, caller: Author
-) -> dict[str, int]:
+    items: Annotated[list[EdgeKey], Body(min_length=1, max_length=MAX_BULK)],
+    state: StateDep,
+    caller: Author,
+    wait: Wait = False,
+) -> DeletedOut:
     """Deletes links; without a type, all links from source to target."""
     gone = await state.writer.documents(caller.tenant).delete_edges([item.model_dump() for item in items])
     state.writer.wake()
-    return {"deleted": gone}
+    visible = await _settled(state, caller, [item.source for item in items]) if wait else None
+    return DeletedOut(deleted=gone, visible=visible)
+
+
+async def _settled(state: State, caller: Caller, sources: list[str]) -> bool:
+    return await state.writer.settled(caller.tenant, sorted(set(sources)), state.wait_timeout_ms)
 
 
 def _read(item: dict[str, Any]) -> EdgeIn | str:

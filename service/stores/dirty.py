@@ -1,33 +1,47 @@
-"""The dirty table: which documents which sink has still to apply. All calls run in the worker's own transaction."""
+"""The dirty table: which documents which sink has still to apply.
+
+A worker claims rows for a while and applies them without holding a lock, so no writer ever waits for a slow engine.
+What a worker that died had claimed is free again when the claim runs out. Rows are locked in one order, by document
+and sink, wherever more than one is locked: no two transactions can wait for each other.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.model import Document, Edge
 from service.stores.documents import document_from
-from service.stores.postgres import Connection, Postgres
+from service.stores.postgres import Postgres
 
-# The row lock is held until the batch is applied: no second worker, and no newer version, can slip in between.
+CLAIM_SECONDS = 60
+
+# A claimed row is not claimed again for a newer version: one worker at a time brings one document to one sink.
 _CLAIM = """
-SELECT tenant_id, document_id, wanted_version, attempts FROM dirty
-WHERE sink = $1 AND applied_version < wanted_version AND next_try <= now()
-ORDER BY wanted_version LIMIT $2 FOR UPDATE SKIP LOCKED
+UPDATE dirty d SET claimed_by = $2, claimed_until = now() + $3::int * interval '1 second'
+FROM (SELECT tenant_id, document_id FROM dirty
+      WHERE sink = $1 AND applied_version < wanted_version AND next_try <= now()
+          AND (claimed_until IS NULL OR claimed_until < now())
+      ORDER BY wanted_version LIMIT $4 FOR UPDATE SKIP LOCKED) AS free
+WHERE d.tenant_id = free.tenant_id AND d.document_id = free.document_id AND d.sink = $1
+RETURNING d.tenant_id, d.document_id, d.wanted_version, d.attempts
 """
-_CURRENT = """
-SELECT id, namespace, title, content, metadata, type, tags, entities, confidence, priority, created_at, vector, version
-FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id
+_OURS = """
+FROM unnest($3::uuid[], $4::text[]) AS c (tenant_id, id)
+WHERE d.tenant_id = c.tenant_id AND d.document_id = c.id AND d.sink = $1 AND d.claimed_by = $2
 """
-_TOUCHING = """
-SELECT source, target, type, strength FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[])
-UNION SELECT source, target, type, strength FROM edges WHERE tenant_id = $1 AND target = ANY($2::text[])
+_RENEW = f"UPDATE dirty d SET claimed_until = now() + $5::int * interval '1 second' {_OURS}"  # noqa: S608
+_RELEASE = f"UPDATE dirty d SET claimed_by = NULL, claimed_until = NULL {_OURS}"  # noqa: S608
+_RELEASE_ALL = "UPDATE dirty SET claimed_by = NULL, claimed_until = NULL WHERE claimed_until IS NOT NULL"
+_LOCK = """
+SELECT FROM dirty WHERE tenant_id = $1 AND document_id = ANY($2::text[]) ORDER BY document_id, sink FOR UPDATE
 """
 _APPLIED = """
-UPDATE dirty d SET applied_version = c.version, attempts = 0, error = NULL
-FROM unnest($3::text[], $4::bigint[]) AS c (id, version)
-WHERE d.tenant_id = $1 AND d.sink = $2 AND d.document_id = c.id
+UPDATE dirty d SET applied_version = c.version, attempts = 0, error = NULL, claimed_by = NULL, claimed_until = NULL
+FROM unnest($4::text[], $5::bigint[]) AS c (id, version)
+WHERE d.tenant_id = $1 AND d.sink = $2 AND d.claimed_by = $3 AND d.document_id = c.id
 """
 # A tombstone has done its duty when every sink has applied it.
 _BURY = """
@@ -37,25 +51,72 @@ AND NOT EXISTS (SELECT FROM dirty p WHERE p.tenant_id = $1 AND p.document_id = d
                 AND p.applied_version < p.wanted_version)
 """
 _REFUSED = """
-UPDATE dirty SET attempts = attempts + 1, error = $5,
-    next_try = now() + least(interval '1 hour', interval '1 second' * power(2, least($6, 12)))
-WHERE tenant_id = $1 AND sink = $2 AND document_id = $3 AND wanted_version = $4
+UPDATE dirty SET attempts = attempts + 1, error = $5, claimed_by = NULL, claimed_until = NULL,
+    next_try = now() + least(interval '1 hour', interval '1 second' * power(2, least(attempts, 12)))
+WHERE tenant_id = $1 AND sink = $2 AND claimed_by = $3 AND document_id = $4
+"""
+_CURRENT = """
+SELECT id, namespace, title, content, metadata, type, tags, entities, confidence, priority, created_at, vector, version
+FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id
+"""
+_TOUCHING = """
+SELECT source, target, type, strength FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[])
+UNION SELECT source, target, type, strength FROM edges WHERE tenant_id = $1 AND target = ANY($2::text[])
 """
 _BACKLOG = "SELECT sink, count(*) FROM dirty WHERE applied_version < wanted_version GROUP BY sink"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One dirty row that this worker holds."""
+    """One dirty row that a worker holds: the document, and the version that was wanted when it took it."""
 
     tenant: str
     document_id: str
     version: int
-    attempts: int
 
 
-async def claim(connection: Connection, sink: str, limit: int) -> list[Claim]:
-    return [Claim(str(row[0]), *row[1:]) for row in map(tuple, await connection.fetch(_CLAIM, sink, limit))]
+class DirtyRows:
+    """One worker's view of one sink's dirty rows. It can change only what it has claimed."""
+
+    def __init__(self, postgres: Postgres, sink: str) -> None:
+        self._postgres = postgres
+        self._sink = sink
+        self._owner = uuid.uuid4()
+
+    async def claim(self, limit: int) -> list[Claim]:
+        """The longest waiting rows, in order of writing; ours until applied, refused, released, or run out."""
+        rows = await self._postgres.fetch(_CLAIM, self._sink, self._owner, CLAIM_SECONDS, limit)
+        claims = [Claim(str(row["tenant_id"]), row["document_id"], row["wanted_version"]) for row in rows]
+        return sorted(claims, key=lambda claim: claim.version)
+
+    async def renew(self, claims: Sequence[Claim]) -> None:
+        await self._postgres.fetch(_RENEW, *self._ours(claims), CLAIM_SECONDS)
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Gives back what was not applied, for whoever comes next."""
+        await self._postgres.fetch(_RELEASE, *self._ours(claims))
+
+    async def applied(self, tenant: str, claims: Sequence[Claim]) -> None:
+        """Records the claimed versions. What was written since stays dirty, as it wants a higher one."""
+        ids = [c.document_id for c in claims]
+        async with self._postgres.transaction() as connection:
+            await connection.execute(_LOCK, tenant, ids)
+            await connection.execute(_APPLIED, tenant, self._sink, self._owner, ids, [c.version for c in claims])
+            await connection.execute(_BURY, tenant, ids)
+
+    async def refused(self, claim: Claim, error: str) -> None:
+        """Sets a document aside with its error, for longer each time."""
+        await self._postgres.fetch(_REFUSED, claim.tenant, self._sink, self._owner, claim.document_id, error)
+
+    async def documents(self, tenant: str, ids: Sequence[str]) -> list[Document]:
+        return [document_from(row) for row in await self._postgres.fetch(_CURRENT, tenant, list(ids))]
+
+    async def links(self, tenant: str, ids: Sequence[str]) -> list[Edge]:
+        """Every link that begins or ends at one of these documents."""
+        return [Edge(*row) for row in await self._postgres.fetch(_TOUCHING, tenant, list(ids))]
+
+    def _ours(self, claims: Sequence[Claim]) -> tuple[object, ...]:
+        return self._sink, self._owner, [c.tenant for c in claims], [c.document_id for c in claims]
 
 
 def by_tenant(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
@@ -65,24 +126,9 @@ def by_tenant(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
     return grouped
 
 
-async def current(connection: Connection, tenant: str, ids: Sequence[str]) -> list[Document]:
-    return [document_from(row) for row in await connection.fetch(_CURRENT, tenant, list(ids))]
-
-
-async def touching(connection: Connection, tenant: str, ids: Sequence[str]) -> list[Edge]:
-    """Every link that begins or ends at one of these documents."""
-    return [Edge(*row) for row in await connection.fetch(_TOUCHING, tenant, list(ids))]
-
-
-async def applied(connection: Connection, sink: str, tenant: str, claims: Sequence[Claim]) -> None:
-    ids = [c.document_id for c in claims]
-    await connection.execute(_APPLIED, tenant, sink, ids, [c.version for c in claims])
-    await connection.execute(_BURY, tenant, ids)
-
-
-async def refused(connection: Connection, sink: str, tenant: str, claim: Claim, error: str) -> None:
-    arguments = (tenant, sink, claim.document_id, claim.version, error, claim.attempts)
-    await connection.execute(_REFUSED, *arguments)
+async def release_all(postgres: Postgres) -> None:
+    """Frees every claim. Only for a start at which no other worker can be alive."""
+    await postgres.fetch(_RELEASE_ALL)
 
 
 async def backlog(postgres: Postgres) -> dict[str, int]:

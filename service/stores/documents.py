@@ -29,9 +29,10 @@ SELECT $1, row.id, row.namespace, row.title, row.content, row.metadata, row.type
     setweight(to_tsvector('english', row.title), 'A') || setweight(to_tsvector('english', tag_text), 'B')
         || setweight(to_tsvector('english', row.content), 'D')
 FROM jsonb_to_recordset($2) AS row (id text, namespace text, title text, content text, metadata jsonb, type text,
-    tags text[], entities text[], confidence real, priority smallint, created_at timestamptz, vector real[],
+    tags text[], entities text[], confidence float8, priority smallint, created_at timestamptz, vector real[],
     digest text, facets text[], numbers jsonb, tag_text text)
 LEFT JOIN documents old ON old.tenant_id = $1 AND old.id = row.id
+ORDER BY row.id COLLATE "C"
 ON CONFLICT (tenant_id, id) DO UPDATE SET namespace = excluded.namespace, title = excluded.title,
     content = excluded.content, metadata = excluded.metadata, type = excluded.type, tags = excluded.tags,
     entities = excluded.entities, confidence = excluded.confidence, priority = excluded.priority,
@@ -41,12 +42,15 @@ WHERE d.digest <> excluded.digest
 RETURNING d.id, d.version, d.xmax = 0 AS created
 """
 _DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2 RETURNING id"
-_DROP_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND declared AND source = ANY($2::text[])"
-_DROP_ALL_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND source = $2"
+_LOCK_LINKS = """
+SELECT FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[]) ORDER BY source, target, type FOR UPDATE
+"""
+_DROP_DECLARED = "DELETE FROM edges WHERE tenant_id = $1 AND declared AND source = ANY($2::text[])"
+_DROP_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND source = $2"
 _ADD_EDGES = """
 INSERT INTO edges (tenant_id, source, target, type, strength, declared)
 SELECT $1, source, target, type, strength, $3
-FROM jsonb_to_recordset($2) AS row (source text, target text, type text, strength real)
+FROM jsonb_to_recordset($2) AS row (source text, target text, type text, strength float8)
 ON CONFLICT (tenant_id, source, target, type) DO UPDATE
 SET strength = excluded.strength, declared = edges.declared AND excluded.declared
 """
@@ -58,6 +62,7 @@ RETURNING e.source
 _MARK = """
 INSERT INTO dirty (tenant_id, document_id, sink, wanted_version)
 SELECT $1, id, sink, nextval('document_version') FROM unnest($2::text[]) AS id, unnest($3::text[]) AS sink
+ORDER BY id COLLATE "C", sink
 ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
 SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL
 """
@@ -108,7 +113,11 @@ class Written:
 
 
 class TenantDocuments:
-    """One tenant's documents. There is no way to name another tenant from here."""
+    """One tenant's documents. There is no way to name another tenant from here.
+
+    Whoever locks rows locks documents first, then links, then dirty rows, each in order of its key: two writers can
+    wait for each other, but never in a circle.
+    """
 
     def __init__(self, postgres: Postgres, tenant: str) -> None:
         self._postgres = postgres
@@ -130,7 +139,8 @@ class TenantDocuments:
             gone = await connection.fetchval(_DELETE, self._tenant, id)
             if gone is None:
                 return False
-            await connection.execute(_DROP_ALL_LINKS, self._tenant, id)
+            await connection.execute(_LOCK_LINKS, self._tenant, [id])
+            await connection.execute(_DROP_LINKS, self._tenant, id)
             await self._mark(connection, [id], SINKS)
         return True
 
@@ -141,6 +151,7 @@ class TenantDocuments:
 
     async def delete_edges(self, edges: Sequence[Mapping[str, str | None]]) -> int:
         async with self._postgres.transaction() as connection:
+            await connection.execute(_LOCK_LINKS, self._tenant, [edge["source"] for edge in edges])
             gone = await connection.fetch(_DROP_EDGES, self._tenant, list(edges))
             await self._mark(connection, sorted({row["source"] for row in gone}), ("graph",))
         return len(gone)
@@ -194,7 +205,9 @@ class TenantDocuments:
         return [Hit(row["id"], row["score"]) for row in await self._postgres.fetch(statement, *arguments)]
 
     async def _relink(self, connection: Connection, linked: Sequence[tuple[Document, Sequence[Edge] | None]]) -> None:
-        await connection.execute(_DROP_LINKS, self._tenant, [document.id for document, _ in linked])
+        sources = [document.id for document, _ in linked]
+        await connection.execute(_LOCK_LINKS, self._tenant, sources)
+        await connection.execute(_DROP_DECLARED, self._tenant, sources)
         await connection.execute(
             _ADD_EDGES, self._tenant, _edge_rows([e for _, edges in linked for e in edges or ()]), True
         )

@@ -12,10 +12,11 @@ import asyncpg
 import orjson
 
 from service.errors import InvalidInput, StoreUnavailable
+from service.stores.liveness import watched
 
 Connection = Any  # asyncpg ships no types; a pooled connection or a plain one
 
-# What asyncpg raises when the server is gone, going, or not letting us in yet.
+# What asyncpg raises when the server is gone, going, not letting us in yet, or asks us to try again.
 _GONE = (
     OSError,
     TimeoutError,
@@ -25,6 +26,8 @@ _GONE = (
     asyncpg.InterfaceError,
     asyncpg.exceptions.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
 )
 
 
@@ -66,7 +69,8 @@ class Postgres:
         """A pooled connection; errors of the driver come out as ours."""
         with _translated():
             async with self._pool.acquire(timeout=self._acquire_timeout) as connection:
-                yield connection
+                with watched(connection, self._url):
+                    yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -91,7 +95,7 @@ class _translated:  # noqa: N801 - reads as a statement: `with _translated():`
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _GONE):
-            raise StoreUnavailable(f"PostgreSQL cannot be reached ({type(error).__name__})") from error
+            raise StoreUnavailable(f"PostgreSQL cannot serve this now ({type(error).__name__})") from error
         if isinstance(error, asyncpg.exceptions.ProgramLimitExceededError):
             raise InvalidInput("content", "too many distinct words to index: the limit is 1 MB of them") from error
 

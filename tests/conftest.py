@@ -1,0 +1,86 @@
+"""A running Braid on real engines, spoken to over HTTP. Every test has tenants of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from service.app import Engines, create_app
+from service.settings import Settings
+
+_names = itertools.count()
+
+
+@dataclass
+class Running:
+    """A Braid that answers at `url`, and its insides for tests that break them."""
+
+    app: FastAPI
+    url: str
+    clients: list[httpx.AsyncClient] = field(default_factory=list)
+
+    @property
+    def engines(self) -> Engines:
+        engines: Engines = self.app.state.engines
+        return engines
+
+    def client(self, key: str | None = None) -> httpx.AsyncClient:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+        self.clients.append(client)
+        return client
+
+    async def key(self, tenant: str | None = None, scopes: Sequence[str] = ("search", "write")) -> str:
+        keys = self.app.state.braid.keys
+        made: str = await keys.create(await keys.create_tenant(tenant or f"tenant-{next(_names)}"), scopes)
+        return made
+
+    async def tenant(self) -> httpx.AsyncClient:
+        """A client that is a new tenant."""
+        return self.client(await self.key())
+
+
+@asynccontextmanager
+async def running(data_dir: Path, **settings: Any) -> AsyncIterator[Running]:
+    """Braid on a free port, stopped with everything it started."""
+    app = create_app(Settings(data_dir=data_dir, **settings))
+    config = uvicorn.Config(app, port=0, log_level="warning", access_log=False, lifespan="on", ws="none")
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve())
+    while not server.started:
+        assert not serving.done(), "Braid did not start; the log says why"
+        await asyncio.sleep(0.01)
+    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    braid = Running(app, f"http://{host}:{port}")
+    try:
+        yield braid
+    finally:
+        for client in braid.clients:
+            await client.aclose()
+        server.should_exit = True
+        await serving
+
+
+@pytest.fixture(scope="session")
+async def braid() -> AsyncIterator[Running]:
+    """One Braid for all tests that break nothing."""
+    with tempfile.TemporaryDirectory(prefix="bt-", dir="/tmp") as folder:
+        async with running(Path(folder) / "data", index_poll_ms=50) as started:
+            yield started
+
+
+@pytest.fixture
+async def client(braid: Running) -> httpx.AsyncClient:
+    """A client that is a new tenant of the shared Braid."""
+    return await braid.tenant()
