@@ -43,6 +43,12 @@ def _few_terms(text: str) -> str:
     return text
 
 
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
 def _finite(vector: list[float]) -> list[float]:
     if not all(map(math.isfinite, vector)):
         raise ValueError("must hold finite numbers only")
@@ -79,6 +85,8 @@ def _bounded_scalar(value: Any) -> None:
 
 
 Text = Annotated[str, AfterValidator(_no_nul)]
+QueryText = Annotated[Text, Field(max_length=MAX_QUERY), AfterValidator(_few_terms)]
+SomeQueryText = Annotated[QueryText, AfterValidator(_not_blank)]
 Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
 Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable)]
 Namespace = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/@-]+$")]
@@ -221,8 +229,10 @@ class Condition(Strict):
 class FilterIn(Strict):
     """Every part must hold. A list means: any of these."""
 
-    type: Name | list[Name] | None = None
-    tags: Annotated[list[Name], Field(max_length=64)] | None = Field(None, description="carries any of these tags")
+    type: Name | Annotated[list[Name], Field(min_length=1, max_length=64)] | None = None
+    tags: Annotated[list[Name], Field(min_length=1, max_length=64)] | None = Field(
+        None, description="carries any of these tags"
+    )
     metadata: dict[Annotated[Text, Field(max_length=512)], Condition | Scalar] = Field(
         default_factory=dict,
         max_length=MAX_FILTERS,
@@ -261,7 +271,7 @@ class Weights(Strict):
 class SearchIn(Strict):
     """One search."""
 
-    query: Annotated[Text, Field(max_length=MAX_QUERY), AfterValidator(_few_terms)] = Field(
+    query: QueryText = Field(
         "", description='words, "quoted phrases", -unwanted words', examples=["what keeps the antenna warm"]
     )
     limit: int = Field(10, ge=1, le=100)
@@ -278,6 +288,8 @@ class SearchIn(Strict):
     def _asks_something(self) -> SearchIn:
         if not self.query.strip() and self.vector is None:
             raise ValueError("give a query, a vector, or both")
+        if self.namespace is not None and self.include_namespaces is not None:
+            raise ValueError("give `namespace` or `include_namespaces`, not both")
         return self
 
     def to_query(self, tenant: str, timeout_max_ms: int) -> Query:

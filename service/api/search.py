@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from service.api.answers import JSON, SearchOut, search_body
 from service.api.deps import Reader, State, StateDep
 from service.api.handlers import PROBLEMS
-from service.api.schemas import MAX_QUERY, Namespace, SearchIn, Weights
+from service.api.schemas import Namespace, SearchIn, SomeQueryText, Weights
 from service.errors import InvalidInput
 from service.stores.keys import Caller
 
@@ -27,12 +27,18 @@ async def search_by_url(
     request: Request,
     state: StateDep,
     caller: Reader,
-    q: Annotated[str, Query(max_length=MAX_QUERY, examples=["solar panel"])],
+    q: Annotated[SomeQueryText, Query(examples=["solar panel"])],
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
     namespace: Annotated[list[Namespace] | None, Query(max_length=256)] = None,
-    keyword: Annotated[float | None, Query(ge=0, le=1000, description="the keyword tier's weight")] = None,
-    vector: Annotated[float | None, Query(ge=0, le=1000, description="the vector tier's weight")] = None,
-    graph: Annotated[float | None, Query(ge=0, le=1000, description="the graph tier's weight")] = None,
+    keyword: Annotated[
+        float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the keyword tier's weight")
+    ] = None,
+    vector: Annotated[
+        float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the vector tier's weight")
+    ] = None,
+    graph: Annotated[
+        float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the graph tier's weight")
+    ] = None,
     explain: bool = False,
 ) -> JSON:
     """The same search for links and quick looks; everything else wants the POST."""
