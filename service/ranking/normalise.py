@@ -13,48 +13,51 @@ FLOOR = 0.001
 
 
 class Normalised(NamedTuple):
-    """A score from 0 to 1 and the rule that made it: `minmax`, `all_equal` or `floor`."""
+    """The scores of one list from 0 to 1, and the rule that made each: `minmax`, `all_equal` or `floor`.
 
-    value: float
-    rule: str
+    Two columns, not one object a score: most candidates are ranked and never shown.
+    """
+
+    values: list[float]
+    rules: list[str]
 
 
 def finite(hits: Iterable[Hit]) -> tuple[tuple[Hit, ...], int]:
     """The hits whose score is a number, and how many were not."""
     given = tuple(hits)
-    kept = tuple(hit for hit in given if math.isfinite(hit.score))
+    kept = tuple([hit for hit in given if math.isfinite(hit.score)])
     return kept, len(given) - len(kept)
 
 
 def in_order(hits: Iterable[Hit]) -> list[Hit]:
     """The best hit of each document, by falling score and then by id, whatever order they came in."""
-    best: dict[str, Hit] = {}
-    for hit in hits:
-        other = best.get(hit.id)
-        if other is None or _preference(hit) < _preference(other):
-            best[hit.id] = hit
+    given = list(hits)
+    best = {hit.id: hit for hit in given}
+    if len(best) < len(given):
+        best = {hit.id: hit for hit in sorted(given, key=_preference, reverse=True)}
     return sorted(best.values(), key=lambda hit: (-hit.score, hit.id))
 
 
-def minmax(scores: Sequence[float]) -> list[Normalised]:
+def minmax(scores: Sequence[float]) -> Normalised:
     """`(s - min) / (max - min)`; 1 for all where all are equal; never below a floor, as last is not absent.
 
     The scores must be finite.
     """
     if not scores:
-        return []
+        return Normalised([], [])
     low, high = min(scores), max(scores)
     if high - low < EQUAL_WITHIN:
-        return [Normalised(1.0, "all_equal")] * len(scores)
+        return Normalised([1.0] * len(scores), ["all_equal"] * len(scores))
     # Halves, where the spread itself would overflow.
     scale = 1.0 if math.isfinite(high - low) else 0.5
     base, spread = low * scale, high * scale - low * scale
-    return [_floored((score * scale - base) / spread) for score in scores]
-
-
-def _floored(value: float) -> Normalised:
-    return Normalised(value, "minmax") if value >= FLOOR else Normalised(FLOOR, "floor")
+    placed = [(score * scale - base) / spread for score in scores]
+    return Normalised(
+        [value if value >= FLOOR else FLOOR for value in placed],  # noqa: FURB136 - `max` takes three times as long
+        ["minmax" if value >= FLOOR else "floor" for value in placed],
+    )
 
 
 def _preference(hit: Hit) -> tuple[float, int, list[tuple[str, str, float]]]:
+    """Which of a document's hits stands for it: the best score, then the shortest walk, then the first by name."""
     return -hit.score, len(hit.path), [(step.via, step.to, step.strength) for step in hit.path]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 
 from service.model import Contribution, Hit, Ranked, Status, Step, TierAnswer
-from service.ranking.fusion import FUSIONS, weighted
+from service.ranking.fusion import FUSIONS, Fusion, weighted
 
 WEIGHTS = {"keyword": 0.3, "vector": 0.6, "graph": 0.1}
 
@@ -16,7 +17,7 @@ def answer(tier: str, status: Status = Status.OK, **scores: float) -> TierAnswer
     return TierAnswer(tier, status, tuple(Hit(id_, score) for id_, score in scores.items()))
 
 
-def ids(ranked: list[Ranked]) -> list[str]:
+def ids(ranked: Iterable[Ranked]) -> list[str]:
     return [each.id for each in ranked]
 
 
@@ -90,22 +91,30 @@ def test_one_tier_lists_a_document_once_with_its_best_score() -> None:
 class TestEveryFusion:
     """What holds for any entry of `FUSIONS`."""
 
-    def test_no_answers_give_no_results(self, fusion: object) -> None:
-        assert fusion([], WEIGHTS) == []
-        assert fusion([answer("keyword", Status.EMPTY)], WEIGHTS) == []
+    def test_no_answers_give_no_results(self, fusion: Fusion) -> None:
+        assert list(fusion([], WEIGHTS)) == []
+        assert list(fusion([answer("keyword", Status.EMPTY)], WEIGHTS)) == []
 
-    def test_a_tier_without_weight_adds_nothing(self, fusion: object) -> None:
+    def test_a_tier_without_weight_adds_nothing(self, fusion: Fusion) -> None:
         keyword, vector = answer("keyword", a=1, b=2), answer("vector", a=9, c=1)
-        assert fusion([keyword, vector], {"keyword": 1}) == fusion([keyword], {"keyword": 1})
+        assert list(fusion([keyword, vector], {"keyword": 1})) == list(fusion([keyword], {"keyword": 1}))
 
-    def test_a_tier_that_did_not_answer_adds_nothing(self, fusion: object) -> None:
+    def test_a_tier_that_did_not_answer_adds_nothing(self, fusion: Fusion) -> None:
         late = answer("vector", Status.TIMEOUT, a=9)
         assert ids(fusion([answer("keyword", b=1), late], WEIGHTS)) == ["b"]
 
-    def test_scores_that_are_no_numbers_are_left_out(self, fusion: object) -> None:
+    def test_scores_that_are_no_numbers_are_left_out(self, fusion: Fusion) -> None:
         keyword = answer("keyword", a=math.nan, b=math.inf, c=-math.inf, d=1)
         assert ids(fusion([keyword], WEIGHTS)) == ["d"]
 
-    def test_the_score_is_the_sum_of_the_contributions(self, fusion: object) -> None:
+    def test_the_score_is_the_sum_of_the_contributions(self, fusion: Fusion) -> None:
         for each in fusion([answer("keyword", a=3, b=1), answer("vector", b=3, a=2, c=1)], WEIGHTS):
             assert each.score == math.fsum(share.contribution for share in each.tiers.values())
+
+    def test_a_page_is_a_slice_of_the_whole_ranking(self, fusion: Fusion) -> None:
+        ranking = fusion([answer("keyword", a=3, b=1, d=2), answer("vector", b=3, a=2, c=1)], WEIGHTS)
+        whole = list(ranking)
+        assert len(ranking) == len(whole) == 4
+        assert ranking[1:3] == whole[1:3]
+        assert ranking[2:9] == whole[2:]
+        assert ranking[-1] == whole[-1]

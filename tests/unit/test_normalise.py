@@ -15,11 +15,11 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def values(*scores: float) -> list[float]:
-    return [each.value for each in minmax(scores)]
+    return minmax(scores).values
 
 
 def rules(*scores: float) -> list[str]:
-    return [each.rule for each in minmax(scores)]
+    return minmax(scores).rules
 
 
 def test_scores_are_placed_between_the_worst_and_the_best() -> None:
@@ -33,11 +33,11 @@ def test_negative_scores_are_placed_alike() -> None:
 
 
 def test_one_hit_gets_one() -> None:
-    assert minmax([0.28]) == [(1.0, "all_equal")]
+    assert minmax([0.28]) == ([1.0], ["all_equal"])
 
 
 def test_equal_scores_all_get_one() -> None:
-    assert minmax([7, 7, 7 + 9e-10]) == [(1.0, "all_equal")] * 3
+    assert minmax([7, 7, 7 + 9e-10]) == ([1.0] * 3, ["all_equal"] * 3)
 
 
 def test_a_spread_just_above_a_billionth_counts() -> None:
@@ -50,7 +50,7 @@ def test_the_floor_lifts_only_what_lies_below_it() -> None:
 
 
 def test_nothing_gives_nothing() -> None:
-    assert minmax([]) == []
+    assert minmax([]) == ([], [])
 
 
 def test_the_largest_spread_there_is_does_not_overflow() -> None:
