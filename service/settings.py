@@ -14,31 +14,35 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="BRAID_", frozen=True, extra="ignore")
 
-    host: str = "127.0.0.1"
-    port: int = Field(8080, ge=0, le=65535)
-    data_dir: Path = Path(".braid")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 for every interface")
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    data_dir: Path = Field(Path(".braid"), description="where embedded engines, logs and made secrets live")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
     sample: bool = Field(True, description="load the sample documents on the first embedded start")
 
     postgres_url: SecretStr | None = Field(None, description="postgresql://user:password@host:5432/db")
-    postgres_pool: int = Field(10, ge=2, le=200)
+    postgres_pool: int = Field(10, ge=2, le=200, description="connections held to PostgreSQL at most")
     qdrant_url: str | None = Field(None, description="http://host:6333, or :memory: for tests")
-    qdrant_api_key: SecretStr | None = None
-    qdrant_collection: str = Field("braid", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    qdrant_api_key: SecretStr | None = Field(None, description="API key of the Qdrant server")
+    qdrant_collection: str = Field(
+        "braid", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="alias under which the collection is reached"
+    )
     falkordb_url: str | None = Field(None, description="redis://host:6379, or rediss:// for TLS")
-    falkordb_password: SecretStr | None = None
-    key_pepper: SecretStr | None = Field(None, description="secret that API key digests are keyed with")
+    falkordb_password: SecretStr | None = Field(None, description="password of the FalkorDB server")
+    key_pepper: SecretStr | None = Field(
+        None, description="secret that API key digests are keyed with; needed with BRAID_POSTGRES_URL"
+    )
 
-    embedder: str = Field("wordllama", description="wordllama | fastembed:<model or folder> | http:<url> | none")
+    embedder: str = Field("wordllama", description="wordllama, fastembed:<model or folder>, http:<url> or none")
     embedder_model: str = Field("", description="model name sent to an http: embedder")
-    embedder_api_key: SecretStr | None = None
-    embedder_dimension: int | None = Field(None, ge=1, le=8192, description="required for `none`; else a check")
+    embedder_api_key: SecretStr | None = Field(None, description="bearer token sent to an http: embedder")
+    embedder_dimension: int | None = Field(None, ge=1, le=8192, description="required for none; else a check")
 
-    search_timeout_ms: int = Field(1000, ge=10, le=30_000, description="default budget of one search")
-    search_timeout_max_ms: int = Field(10_000, ge=10, le=60_000)
-    graph_hops: int = Field(2, ge=1, le=3)
+    search_timeout_ms: int = Field(1000, ge=10, le=30_000, description="time each tier has, where a search names none")
+    search_timeout_max_ms: int = Field(10_000, ge=10, le=60_000, description="most that a search's timeout_ms gets")
+    graph_hops: int = Field(2, ge=1, le=3, description="links that a walk follows from where it starts")
     graph_fan_out: int = Field(50, ge=1, le=1000, description="edges followed from one node")
-    max_body_bytes: int = Field(16 * 1024 * 1024, ge=1024)
+    max_body_bytes: int = Field(16 * 1024 * 1024, ge=1024, description="largest request body; NDJSON is not bound")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
-    index_poll_ms: int = Field(500, ge=10, le=60_000)
+    index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")
