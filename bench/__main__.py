@@ -1,0 +1,82 @@
+"""`python -m bench`, or `make bench ARGS="..."`: measures a Braid of its own and prints one table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import measure, report
+from bench.corpus import Corpus, make_corpus
+from bench.fusing import fusing_ms
+from bench.server import BenchError, Server, running_server
+
+WARM_UP = 50
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+EXAMPLES = """Examples:
+
+make bench
+
+make bench ARGS="--documents 2000 --searches 100"
+
+python -m bench --generated --clients 16
+"""
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+err = Console(stderr=True)
+
+
+@app.command(epilog=EXAMPLES)
+def main(
+    documents: Annotated[int, typer.Option(min=100, help="documents to write")] = 10_000,
+    searches: Annotated[int, typer.Option(min=10, help="searches of each kind, by one client")] = 300,
+    clients: Annotated[int, typer.Option(min=1, max=256, help="clients that search at once")] = 8,
+    seed: Annotated[int, typer.Option(help="for everything that is drawn")] = 1,
+    generated: Annotated[
+        bool, typer.Option("--generated", help="generated text even where there is real text")
+    ] = False,
+) -> None:
+    """Start a Braid on embedded engines and empty data, write documents, search them, and print one table.
+
+    Goals stand beside the figures; nothing fails for missing one. All figures are kept as JSON in bench/results/.
+    """
+    asked = Asked(searches, clients, os.getloadavg()[0])
+    try:
+        corpus = make_corpus(documents, seed=seed, generated=generated)
+        with Progress(*_COLUMNS, console=err, transient=True) as progress, running_server() as server:
+            run = _measure(server, corpus, asked, progress)
+    except BenchError as error:
+        err.print(f"bench: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    rows = report.lines(run)
+    print(f"\n{run.title}\n\n{report.markdown(rows)}\n")
+    print(f"All figures: {report.save(run, rows).relative_to(report.RESULTS.parents[1])}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How much to measure; and how busy the machine was before."""
+
+    searches: int
+    clients: int
+    load: float
+
+
+def _measure(server: Server, corpus: Corpus, asked: Asked, progress: Progress) -> report.Run:
+    def bar(label: str, total: int) -> measure.Step:
+        task = progress.add_task(label, total=total)
+        return lambda count: progress.advance(task, count)
+
+    many = asked.searches * 4
+    written = measure.write(server, corpus.documents, bar("Writing", len(corpus.documents)))
+    measure.warm_up(server, corpus, WARM_UP)
+    alone = measure.latencies(server, corpus, asked.searches, bar("Searching, one client", asked.searches))
+    together = measure.throughput(server, corpus, many, asked.clients, bar(f"Searching, {asked.clients} clients", many))
+    return report.Run(corpus.source, written, alone, together, server.memory(), fusing_ms(), asked.load)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m bench")

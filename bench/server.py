@@ -1,0 +1,138 @@
+"""A Braid of its own for the benchmark: `braid serve` in another process, on embedded engines and empty data."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+_BRAID = [sys.executable, "-c", "from service.cli import main; main()"]
+_ROOT = Path(__file__).parents[1]
+_ENGINES = {"postgres": "PostgreSQL", "redis-server": "FalkorDB"}
+SERVICE = "service (with Qdrant)"
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running Braid: where it answers, with what key, in which process."""
+
+    port: int
+    key: str
+    pid: int
+
+    def memory(self) -> dict[str, float]:
+        """Megabytes of each part, as PSS: pages that processes share count once. Empty where there is no /proc."""
+        held = {SERVICE: 0.0}
+        for pid in _family(self.pid):
+            megabytes, command = _pss(pid), _command(pid)
+            part = next((name for start, name in _ENGINES.items() if command.startswith(start)), SERVICE)
+            held[part] = held.get(part, 0.0) + megabytes
+        return held if any(held.values()) else {}
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """Braid on a free port; it and its data are gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="braid-bench-") as folder:
+        port = _free_port()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")} | {
+            "BRAID_DATA_DIR": str(Path(folder) / "data"),
+            "BRAID_PORT": str(port),
+            "BRAID_SAMPLE": "false",
+            "BRAID_LOG_LEVEL": "warning",
+        }
+        log = Path(folder) / "serve.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen([*_BRAID, "serve"], cwd=_ROOT, env=environment, stdout=output, stderr=output)
+            try:
+                _wait_until_ready(process, port, log)
+                yield Server(port, _make_key(environment), process.pid)
+            finally:
+                _stop(process)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _ready(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise BenchError(f"Braid did not start:\n{log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.05)
+
+
+def _ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _make_key(environment: dict[str, str]) -> str:
+    command = [*_BRAID, "key", "create", "--tenant", "bench"]
+    made = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise BenchError(f"no API key could be made: {made.stderr.strip()}")
+    return made.stdout.strip()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _family(root: int) -> list[int]:
+    """The process and everything below it."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name, in brackets, may hold anything; the parent comes second behind it.
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    family = [root]
+    for member in family:
+        family += children.get(member, [])
+    return family
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _pss(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
