@@ -18,7 +18,7 @@ from service.api.answers import (
 )
 from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status_of
 from service.api.deps import Author, Reader, StateDep, Wait
-from service.api.handlers import MISSING, PROBLEMS
+from service.api.handlers import MISSING, PROBLEMS, field_errors
 from service.api.middleware import NDJSON
 from service.api.schemas import DocumentBody, FilterIn, Id, Namespace
 from service.errors import InvalidInput, NotFound
@@ -119,5 +119,5 @@ def read_filter(text: str | None) -> Filter:
     try:
         return FilterIn.model_validate_json(text).to_filter()
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidInput(".".join(map(str, ("filter", *first["loc"]))), first["msg"]) from None
+        first = field_errors(error.errors())[0]
+        raise InvalidInput(f"filter.{first['field']}", first["message"]) from None

@@ -97,18 +97,21 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - what the handler is registered for
     if any(item["type"] == "json_invalid" for item in error.errors()):
         return problem(request, 422, "invalid_json", "the body is not valid JSON")
-    errors = field_errors(error.errors())
+    errors = field_errors([{**item, "loc": item["loc"][1:]} for item in error.errors()])  # without "body" or "query"
     named = "; ".join(f"{e['field']}: {e['message']}" for e in errors[:3])
     return problem(request, 422, "invalid_input", named, errors=errors)
 
 
 def field_errors(errors: Sequence[Any]) -> list[dict[str, str]]:
     """Pydantic's errors by field. The input itself is left out: it may be anything, a secret too."""
-    return [{"field": _path(item["loc"]) or "body", "message": item["msg"]} for item in errors]
+    return [
+        {"field": _path(item["loc"]) or "body", "message": item["msg"].removeprefix("Value error, ")} for item in errors
+    ]
 
 
 def _path(location: Sequence[str | int]) -> str:
-    return ".".join(str(part) for part in location if part not in ("body", "query", "path"))
+    """A dotted path. Parts are a caller's own keys too, so they are cut short; names of union members are left out."""
+    return ".".join(str(part)[:64] for part in location if not str(part).startswith("‹"))
 
 
 async def _http(request: Request, error: Exception) -> Response:

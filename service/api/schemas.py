@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from service.facets import key_facet, tag_facet, type_facet, value_facet
 from service.model import Document, Edge, Filter, NumberRange, Query
@@ -20,10 +31,15 @@ MAX_VECTOR = 8192
 MAX_FILTERS = 32
 MAX_BULK = 1000
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
-def _no_nul(text: str) -> str:
+
+def _storable(text: str) -> str:
+    """What PostgreSQL can hold: no NUL, no lone surrogate."""
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise ValueError("must be valid Unicode: it contains a lone surrogate")
     return text
 
 
@@ -31,6 +47,13 @@ def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must not contain control characters")
     return text
+
+
+def _decoded(id: str) -> str:
+    """Bytes that are not UTF-8 arrive as U+FFFD, so two ids in a path could become one."""
+    if "\ufffd" in id:
+        raise ValueError("must be valid UTF-8")
+    return id
 
 
 def _utc(moment: datetime) -> datetime:
@@ -77,18 +100,18 @@ def _bounded_scalar(value: Any) -> None:
     if isinstance(value, str):
         if len(value) > 4096:
             raise ValueError("must hold strings of at most 4096 characters")
-        _no_nul(value).encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
+        _storable(value)
     elif isinstance(value, int) and abs(value) > 2**53:
         raise ValueError("must hold integers between -2^53 and 2^53")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("must hold finite numbers only")
 
 
-Text = Annotated[str, AfterValidator(_no_nul)]
+Text = Annotated[str, AfterValidator(_storable)]
 QueryText = Annotated[Text, Field(max_length=MAX_QUERY), AfterValidator(_few_terms)]
 SomeQueryText = Annotated[QueryText, AfterValidator(_not_blank)]
 Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
-Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable)]
+Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable), AfterValidator(_decoded)]
 Namespace = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/@-]+$")]
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR), AfterValidator(_finite)]
@@ -195,7 +218,20 @@ class EdgeKey(Strict):
     type: Name | None = None
 
 
-Scalar = StrictBool | int | float | Annotated[Text, Field(max_length=4096)] | None
+def _scalar(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        raise ValueError("must be a string, a number, true, false or null")  # noqa: TRY004 - pydantic wants a ValueError
+    _bounded_scalar(value)
+    return value
+
+
+def _kind(value: Any) -> str:
+    return CONDITION if isinstance(value, (dict, Condition)) else VALUE
+
+
+# Union members have a name in pydantic's error paths; these are told apart from a caller's own keys by the bracket.
+VALUE, CONDITION, ONE, MANY = "‹value›", "‹condition›", "‹one›", "‹many›"
+Scalar = Annotated[Any, AfterValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
 
 
 class Condition(Strict):
@@ -226,14 +262,24 @@ class Condition(Strict):
         return [NumberRange(path, **bounds)] if bounds else []
 
 
+Test = Annotated[
+    Annotated[Condition, Tag(CONDITION)] | Annotated[Scalar, Tag(VALUE)],
+    Discriminator(_kind),
+]
+Types = Annotated[
+    Annotated[Name, Tag(ONE)] | Annotated[list[Name], Field(min_length=1, max_length=64), Tag(MANY)],
+    Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
+]
+
+
 class FilterIn(Strict):
     """Every part must hold. A list means: any of these."""
 
-    type: Name | Annotated[list[Name], Field(min_length=1, max_length=64)] | None = None
+    type: Types | None = None
     tags: Annotated[list[Name], Field(min_length=1, max_length=64)] | None = Field(
         None, description="carries any of these tags"
     )
-    metadata: dict[Annotated[Text, Field(max_length=512)], Condition | Scalar] = Field(
+    metadata: dict[Annotated[Text, Field(max_length=512)], Test] = Field(
         default_factory=dict,
         max_length=MAX_FILTERS,
         examples=[

@@ -19,18 +19,23 @@ from service.stores.postgres import Postgres
 CLAIM_SECONDS = 60
 
 # A claimed row is not claimed again for a newer version: one worker at a time brings one document to one sink.
+# Materialized, as a join may run a plain subquery again and again, and every run would lock as many rows once more.
 _CLAIM = """
+WITH free AS MATERIALIZED (
+    SELECT tenant_id, document_id FROM dirty
+    WHERE sink = $1 AND applied_version < wanted_version AND next_try <= now()
+        AND (claimed_until IS NULL OR claimed_until < now())
+    ORDER BY wanted_version LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE dirty d SET claimed_by = $2, claimed_until = now() + $3::int * interval '1 second'
-FROM (SELECT tenant_id, document_id FROM dirty
-      WHERE sink = $1 AND applied_version < wanted_version AND next_try <= now()
-          AND (claimed_until IS NULL OR claimed_until < now())
-      ORDER BY wanted_version LIMIT $4 FOR UPDATE SKIP LOCKED) AS free
+FROM free
 WHERE d.tenant_id = free.tenant_id AND d.document_id = free.document_id AND d.sink = $1
 RETURNING d.tenant_id, d.document_id, d.wanted_version, d.attempts
 """
 _OURS = """
-FROM unnest($3::uuid[], $4::text[]) AS c (tenant_id, id)
-WHERE d.tenant_id = c.tenant_id AND d.document_id = c.id AND d.sink = $1 AND d.claimed_by = $2
+FROM (SELECT r.tenant_id, r.document_id FROM unnest($3::uuid[], $4::text[]) AS c (tenant_id, id)
+      JOIN dirty r ON r.tenant_id = c.tenant_id AND r.document_id = c.id AND r.sink = $1
+      ORDER BY r.tenant_id, r.document_id FOR UPDATE OF r) AS c
+WHERE d.tenant_id = c.tenant_id AND d.document_id = c.document_id AND d.sink = $1 AND d.claimed_by = $2
 """
 _RENEW = f"UPDATE dirty d SET claimed_until = now() + $5::int * interval '1 second' {_OURS}"  # noqa: S608
 _RELEASE = f"UPDATE dirty d SET claimed_by = NULL, claimed_until = NULL {_OURS}"  # noqa: S608

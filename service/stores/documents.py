@@ -42,6 +42,7 @@ WHERE d.digest <> excluded.digest
 RETURNING d.id, d.version, d.xmax = 0 AS created
 """
 _DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2 RETURNING id"
+_LOCK = "SELECT FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE"
 _LOCK_LINKS = """
 SELECT FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[]) ORDER BY source, target, type FOR UPDATE
 """
@@ -115,7 +116,7 @@ class Written:
 class TenantDocuments:
     """One tenant's documents. There is no way to name another tenant from here.
 
-    Whoever locks rows locks documents first, then links, then dirty rows, each in order of its key: two writers can
+    Whoever writes locks the documents first, then their links, then dirty rows, each in order of the key: writers may
     wait for each other, but never in a circle.
     """
 
@@ -146,12 +147,15 @@ class TenantDocuments:
 
     async def add_edges(self, edges: Sequence[Edge]) -> None:
         async with self._postgres.transaction() as connection:
+            await connection.execute(_LOCK, self._tenant, [edge.source for edge in edges])
             await connection.execute(_ADD_EDGES, self._tenant, _edge_rows(edges), False)
             await self._mark(connection, sorted({edge.source for edge in edges}), ("graph",))
 
     async def delete_edges(self, edges: Sequence[Mapping[str, str | None]]) -> int:
         async with self._postgres.transaction() as connection:
-            await connection.execute(_LOCK_LINKS, self._tenant, [edge["source"] for edge in edges])
+            sources = [edge["source"] for edge in edges]
+            await connection.execute(_LOCK, self._tenant, sources)
+            await connection.execute(_LOCK_LINKS, self._tenant, sources)
             gone = await connection.fetch(_DROP_EDGES, self._tenant, list(edges))
             await self._mark(connection, sorted({row["source"] for row in gone}), ("graph",))
         return len(gone)

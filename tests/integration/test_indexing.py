@@ -1,0 +1,285 @@
+"""The dirty table and its workers, against a real PostgreSQL: nothing is lost, whoever dies and however many write."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from service.errors import TierInvalid, TierUnavailable
+from service.indexing import Change, Worker, Writer
+from service.model import Document, Edge, Filter
+from service.stores import dirty
+from service.stores.dirty import DirtyRows
+from service.stores.documents import TenantDocuments
+from service.stores.migrations import migrate
+from service.stores.postgres import Postgres
+from tests.conftest import Running
+
+
+class Recorder:
+    """A sink that remembers what it was given and can be told to fail: the seam at which engines break."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.now: dict[str, Document] = {}
+        self.links: dict[str, set[Edge]] = {}
+        self.batches: list[int] = []
+        self.before: Callable[[Change], object] = lambda change: None
+
+    async def apply(self, change: Change) -> None:
+        result = self.before(change)
+        if asyncio.iscoroutine(result):
+            await result
+        self.batches.append(len(change.documents) + len(change.deleted))
+        self.now |= {document.id: document for document in change.documents}
+        self.links |= {d.id: {e for e in change.edges if d.id in (e.source, e.target)} for d in change.documents}
+        for id in change.deleted:
+            self.now.pop(id, None)
+
+
+@pytest.fixture(scope="module")
+async def postgres(braid: Running) -> AsyncIterator[Postgres]:
+    """A database of its own, so that the running Braid's workers don't take part."""
+    await braid.engines.postgres.fetch("CREATE DATABASE indexing")
+    url = (braid.engines.addresses.postgres_url or "").replace("/postgres?", "/indexing?")
+    assert "/indexing?" in url
+    opened = Postgres(url, pool_size=10, acquire_timeout_s=5)
+    await opened.open()
+    await migrate(opened)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def tenant(postgres: Postgres) -> str:
+    await postgres.fetch("DELETE FROM tenants")
+    row = await postgres.fetchrow("INSERT INTO tenants (name) VALUES ('t') RETURNING id")
+    return str(row["id"])
+
+
+def workers(postgres: Postgres, *sinks: Recorder, batch: int = 100) -> list[Worker]:
+    return [Worker(postgres, sink, batch=batch, poll_s=0.05) for sink in sinks]
+
+
+async def drain(*some: Worker) -> None:
+    for worker in some:
+        while await worker.apply_once():
+            pass
+
+
+async def test_a_sink_gets_every_document_once_in_batches(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    writer = Writer(postgres, [], 3)
+    await writer.put(tenant, [(Document(f"d{n}", title=str(n)), None) for n in range(250)])
+    await drain(*workers(postgres, sink))
+    assert sink.batches == [100, 100, 50]
+    assert {id: document.title for id, document in sink.now.items()} == {f"d{n}": str(n) for n in range(250)}
+
+
+async def test_an_unchanged_document_is_not_applied_again(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    writer = Writer(postgres, [], 3)
+    for _ in range(3):
+        await writer.put(tenant, [(Document("a", title="same"), None)])
+        await drain(*workers(postgres, sink))
+    assert sink.batches == [1]
+
+
+async def test_two_workers_never_share_a_row_and_leave_none(postgres: Postgres, tenant: str) -> None:
+    seen: Counter[str] = Counter()
+
+    async def slowly(change: Change) -> None:
+        seen.update(document.id for document in change.documents)
+        await asyncio.sleep(0.01)
+
+    sinks = [Recorder("vector") for _ in range(4)]
+    for sink in sinks:
+        sink.before = slowly
+    await Writer(postgres, [], 3).put(tenant, [(Document(f"d{n}", title="x"), None) for n in range(200)])
+    await asyncio.gather(*(drain(worker) for worker in workers(postgres, *sinks, batch=7)))
+    assert seen == Counter({f"d{n}": 1 for n in range(200)})
+
+
+async def test_a_write_during_an_apply_is_applied_too_and_does_not_wait_for_it(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    [worker] = workers(postgres, sink)
+    documents = TenantDocuments(postgres, tenant)
+    await documents.put([(Document("a", title="old"), None)])
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(change: Change) -> None:
+        entered.set()
+        await go_on.wait()
+
+    sink.before = hold
+    applying = asyncio.create_task(worker.apply_once())
+    await entered.wait()
+    async with asyncio.timeout(5):
+        await documents.put([(Document("a", title="new"), None)])
+        # While one worker holds the document, no other may bring the newer version past it.
+        assert await DirtyRows(postgres, "vector").claim(10) == []
+    go_on.set()
+    await applying
+    sink.before = lambda change: None
+    assert await documents.pending(["a"]) == 2
+    await drain(worker)
+    assert sink.now["a"].title == "new"
+
+
+async def test_a_sink_that_is_down_gives_its_claims_back(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    [worker] = workers(postgres, sink)
+    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+
+    def down(change: Change) -> None:
+        raise TierUnavailable("it is down")
+
+    sink.before = down
+    with pytest.raises(TierUnavailable):
+        await worker.apply_once()
+    sink.before = lambda change: None
+    assert await worker.apply_once() == 1
+    assert "a" in sink.now
+
+
+async def test_a_cancelled_worker_gives_its_claims_back(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    [worker] = workers(postgres, sink)
+    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    entered = asyncio.Event()
+
+    async def hang(change: Change) -> None:
+        entered.set()
+        await asyncio.sleep(60)
+
+    sink.before = hang
+    running = asyncio.create_task(worker.run())
+    await entered.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert len(await DirtyRows(postgres, "vector").claim(10)) == 1
+
+
+async def test_what_a_dead_worker_had_claimed_is_free_when_the_claim_runs_out(postgres: Postgres, tenant: str) -> None:
+    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    dead, alive = DirtyRows(postgres, "vector"), DirtyRows(postgres, "vector")
+    claims = await dead.claim(10)
+    assert await alive.claim(10) == []
+    await postgres.fetch("UPDATE dirty SET claimed_until = now() - interval '1 second' WHERE claimed_by IS NOT NULL")
+    assert await alive.claim(10) == claims
+    await dead.applied(tenant, claims)  # it was only slow: what it says no longer counts
+    assert await TenantDocuments(postgres, tenant).pending(["a"]) == 2
+    await alive.applied(tenant, claims)
+    assert await TenantDocuments(postgres, tenant).pending(["a"]) == 1
+
+
+async def test_a_renewed_claim_lasts_and_a_released_one_ends(postgres: Postgres, tenant: str) -> None:
+    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    one, two = DirtyRows(postgres, "vector"), DirtyRows(postgres, "vector")
+    claims = await one.claim(10)
+    await postgres.fetch("UPDATE dirty SET claimed_until = now() - interval '1 second' WHERE claimed_by IS NOT NULL")
+    await one.renew(claims)
+    assert await two.claim(10) == []
+    await two.release(claims)  # not its own
+    assert await two.claim(10) == []
+    await one.release(claims)
+    assert len(await two.claim(10)) == 1
+    await dirty.release_all(postgres)
+    assert len(await one.claim(10)) == 1
+
+
+async def test_a_poison_document_is_set_aside_and_its_neighbours_go_through(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    [worker] = workers(postgres, sink)
+    documents = TenantDocuments(postgres, tenant)
+    await documents.put([(Document(id), None) for id in ("a", "poison", "z")])
+
+    def refuse(change: Change) -> None:
+        if any(document.id == "poison" for document in change.documents):
+            raise TierInvalid("cannot hold this")
+
+    sink.before = refuse
+    await drain(worker)
+    assert set(sink.now) == {"a", "z"}
+    row = await postgres.fetchrow(
+        "SELECT attempts, error, next_try > now() AS later FROM dirty WHERE document_id = 'poison' AND sink = 'vector'"
+    )
+    assert (row["attempts"], row["later"]) == (1, True)
+    assert "cannot hold this" in row["error"]
+    sink.before = lambda change: None
+    await documents.put([(Document("poison", title="cured"), None)])
+    await drain(worker)
+    assert sink.now["poison"].title == "cured"
+
+
+async def test_a_tombstone_stays_until_every_sink_has_applied_it(postgres: Postgres, tenant: str) -> None:
+    vector, graph = Recorder("vector"), Recorder("graph")
+    one, two = workers(postgres, vector, graph)
+    documents = TenantDocuments(postgres, tenant)
+    await documents.put([(Document("a"), None)])
+    await drain(one, two)
+    await documents.delete("a")
+    await drain(one)
+    assert "a" not in vector.now
+    assert await documents.pending(["a"]) == 1
+    await drain(two)
+    assert "a" not in graph.now
+    assert (await postgres.fetchrow("SELECT count(*) FROM dirty"))[0] == 0
+
+
+async def test_a_document_written_again_before_its_deletion_was_applied_stays(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("vector")
+    documents = TenantDocuments(postgres, tenant)
+    await documents.put([(Document("a", title="one"), None)])
+    await documents.delete("a")
+    await documents.put([(Document("a", title="two"), None)])
+    await drain(*workers(postgres, sink))
+    assert sink.now["a"].title == "two"
+
+
+async def test_links_follow_their_source_and_arrive_with_their_target(postgres: Postgres, tenant: str) -> None:
+    sink = Recorder("graph")
+    [worker] = workers(postgres, sink)
+    documents = TenantDocuments(postgres, tenant)
+    link = Edge("a", "b", "supports", 0.5)
+    await documents.put([(Document("a"), [link])])
+    await drain(worker)
+    await documents.put([(Document("b"), None)])
+    await drain(worker)
+    assert sink.links == {"a": {link}, "b": {link}}
+    await documents.delete_edges([{"source": "a", "target": "b", "type": None}])
+    await drain(worker)
+    assert sink.links["a"] == set()
+
+
+async def test_many_writers_and_workers_on_the_same_documents_never_lock_each_other_out(
+    postgres: Postgres, tenant: str
+) -> None:
+    sinks = [Recorder("vector"), Recorder("graph")]
+    running = [asyncio.create_task(worker.run()) for worker in workers(postgres, *sinks)]
+    documents = TenantDocuments(postgres, tenant)
+    ids = [f"d{n}" for n in range(40)]
+
+    async def write(number: int) -> None:
+        order = ids if number % 2 else ids[::-1]
+        links = [Edge(a, b) for a, b in itertools.pairwise(order)]
+        await documents.put([(Document(id, title=str(number)), [e for e in links if e.source == id]) for id in order])
+        await documents.add_edges(links[::-1])
+        await documents.delete_edges([{"source": e.source, "target": e.target, "type": None} for e in links[::3]])
+        if number % 5 == 0:
+            await asyncio.gather(*(documents.delete(id) for id in order[::7]))
+
+    await asyncio.gather(*(write(number) for number in range(24)))
+    async with asyncio.timeout(20):
+        while await documents.pending(ids):  # noqa: ASYNC110 - PostgreSQL has the answer, not an event
+            await asyncio.sleep(0.01)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    stored = {document.id: document.version for document in await documents.page(None, Filter(), "", 99)}
+    for sink in sinks:
+        assert {id: document.version for id, document in sink.now.items()} == stored
