@@ -20,19 +20,19 @@ from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status
 from service.api.deps import Author, Reader, StateDep, Wait
 from service.api.handlers import MISSING, PROBLEMS, field_errors
 from service.api.middleware import NDJSON
-from service.api.schemas import DocumentBody, FilterIn, Id, Namespace
+from service.api.schemas import MAX_BULK, DocumentBody, DocumentIn, FilterIn, Id, Namespace
 from service.errors import InvalidInput, NotFound
 from service.model import Filter
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], responses=PROBLEMS)
 
+_ITEM = DocumentIn.model_json_schema(ref_template="#/components/schemas/{model}")
+del _ITEM["$defs"]  # its parts are described already, with the body of a single document
 _BULK_BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {
-                "schema": {"type": "array", "maxItems": 1000, "items": {"$ref": "#/components/schemas/DocumentIn"}}
-            },
+            "application/json": {"schema": {"type": "array", "minItems": 1, "maxItems": MAX_BULK, "items": _ITEM}},
             NDJSON: {"schema": {"type": "string", "description": "one document a line, without limit"}},
         },
     }

@@ -17,6 +17,8 @@ from service.errors import BraidError, Degraded, Forbidden, InvalidInput, NotFou
 
 log = logging.getLogger(__name__)
 
+PROBLEM_JSON = "application/problem+json"
+
 # exception -> (status, code, further headers)
 _TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
     InvalidInput: (422, "invalid_input", {}),
@@ -48,10 +50,13 @@ class Problem(BaseModel):
     errors: list[FieldError]
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": HTTPStatus(status).phrase} for status in (400, 401, 403, 413, 422, 503)
-}
-MISSING: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "Not Found"}}
+def _described(status: int) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": HTTPStatus(status).phrase, "content": {PROBLEM_JSON: {"schema": schema}}}
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {status: _described(status) for status in (400, 401, 403, 413, 422, 503)}
+MISSING: dict[int | str, dict[str, Any]] = {404: _described(404)}
 
 
 def install(app: FastAPI) -> None:
@@ -59,6 +64,24 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unforeseen)
+    _describe(app)
+
+
+def _describe(app: FastAPI) -> None:
+    """Adds Problem to the documented schemas: FastAPI knows models of JSON answers only."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        schema = generate()
+        reference = "#/components/schemas/{model}"
+        schemas = schema["components"]["schemas"]
+        schemas["Problem"] = Problem.model_json_schema(ref_template=reference)
+        schemas |= schemas["Problem"].pop("$defs", {})
+        schemas.pop("HTTPValidationError", None)
+        schemas.pop("ValidationError", None)
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def problem(
@@ -80,7 +103,7 @@ def problem(
         "request_id": request.scope.get("braid.request_id", ""),
         "errors": list(errors),
     }
-    return Response(orjson.dumps(body), status, headers, "application/problem+json")
+    return Response(orjson.dumps(body), status, headers, PROBLEM_JSON)
 
 
 async def _ours(request: Request, error: Exception) -> Response:

@@ -317,6 +317,22 @@ class Weights(Strict):
 class SearchIn(Strict):
     """One search."""
 
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"query": "what keeps the antenna warm", "limit": 5},
+                {
+                    "query": "bearing temperature",
+                    "include_namespaces": ["notes", "handbook"],
+                    "filter": {"type": "note", "metadata": {"year": {"gte": 2025}}},
+                    "weights": {"keyword": 0.5, "vector": 0.3, "graph": 0.2},
+                    "explain": True,
+                },
+            ]
+        },
+    )
+
     query: QueryText = Field(
         "", description='words, "quoted phrases", -unwanted words', examples=["what keeps the antenna warm"]
     )
