@@ -110,18 +110,26 @@ class BulkWrite:
 
     async def _flush(self, batch: list[Linked | dict[str, Any]]) -> None:
         documents = [item for item in batch if isinstance(item, tuple)]
-        written = iter(await self._writer.put(self._tenant, documents) if documents else [])
+        answers = iter(await self._put(documents))
         for item in batch:
-            if isinstance(item, tuple):
-                done = next(written)
-                self._say({"id": done.id, "status": status_of(done)})
-            else:
-                self._errors = True
-                self._say(item)
+            self._say(next(answers) if isinstance(item, tuple) else item)
         if documents:
             self._last = [document.id for document, _ in documents]
 
+    async def _put(self, documents: list[Linked]) -> list[dict[str, Any]]:
+        """Writes them together; one by one where PostgreSQL refuses one of them, to find out which."""
+        if not documents:
+            return []
+        try:
+            written = await self._writer.put(self._tenant, documents)
+        except InvalidInput as error:
+            if len(documents) == 1:
+                return [{"id": documents[0][0].id, "status": "error", "error": str(error)}]
+            return [answer for one in documents for answer in await self._put([one])]
+        return [{"id": done.id, "status": status_of(done)} for done in written]
+
     def _say(self, answer: dict[str, Any]) -> None:
+        self._errors |= answer["status"] == "error"
         self._answers.write((b"," if self._count else b"") + orjson.dumps(answer))
         self._count += 1
 
