@@ -16,7 +16,9 @@ import pytest
 from service.errors import TierInvalid, TierUnavailable
 from service.model import Document, Edge, Filter, Hit, NumberRange, Query, Step
 from service.ranking.names import words
-from service.stores.falkordb import GraphStore, safe_params, search_query
+from service.stores.cypher import safe_params
+from service.stores.falkordb import GraphStore
+from service.stores.walk import search_query
 from service.tiers.graph import GraphTier
 
 NUMBERS = itertools.count()
@@ -225,6 +227,43 @@ async def test_applying_twice_is_applying_once(store: GraphStore, tenant: str) -
     for _ in range(2):
         await put(store, tenant, docs, [Edge("a", "b", "x", 0.5)])
     assert await store._read(tenant, "MATCH ()-[r]->() RETURN count(r)", {}, 1000) == [[2]]
+
+
+async def test_what_stays_is_found_at_every_moment_of_an_apply(store: GraphStore, tenant: str) -> None:
+    """Searches run while one document is applied again and again, each time with other entities and links."""
+    stays = Edge("a", "z", "cites", 0.5)
+    await put(store, tenant, [Document("z"), *(Document(f"b{i}") for i in range(3))])
+    await put(store, tenant, [Document("a", entities=("Ada",))], [stays])
+
+    async def apply_often() -> None:
+        for turn in range(100):
+            changing = Document("a", title=f"turn {turn}", entities=("Ada", f"Side {turn % 2}"), version=turn)
+            await put(store, tenant, [changing], [stays, Edge("a", f"b{turn % 3}", "cites", 0.9)])
+
+    applying = asyncio.create_task(apply_often())
+    seen = []
+    while not applying.done():
+        found = {hit.id: hit.score for hit in await find(store, tenant, "ada")}
+        seen.append((found.get("a"), found.get("z")))
+    await applying
+    assert len(seen) > 20
+    assert set(seen) == {(1.0, 0.5)}
+
+
+async def test_applies_at_once_lose_nothing_of_each_other(store: GraphStore, tenant: str) -> None:
+    """Two workers apply the two ends of a link, and entities that come and go, at the same time."""
+    link = Edge("a", "b", "cites", 0.5)
+    await put(store, tenant, [Document("a"), Document("b")], [link])
+
+    async def apply_often(id: str) -> None:
+        for turn in range(50):
+            await put(store, tenant, [Document(id, entities=("Ada",) if turn % 2 else ())], [link])
+
+    await asyncio.gather(apply_often("a"), apply_often("b"))
+    edges = await store._read(
+        tenant, "MATCH (n)-[r]->(m) RETURN n.id, coalesce(m.id, m.key) AS to ORDER BY to", {}, 1000
+    )
+    assert sorted(edges) == [["a", "ada"], ["a", "b"], ["b", "ada"]]
 
 
 async def test_a_link_whose_target_comes_later_becomes_real_then(store: GraphStore, tenant: str) -> None:
