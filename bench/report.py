@@ -16,7 +16,7 @@ from bench.client import Timed
 from bench.measure import FUSED, TIERS, Throughput, Written
 from service.ranking.plan import CANDIDATES
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path("bench/results")
 GOAL_DOCUMENTS = 1500
 GOAL_OVERHEAD_MS = 2.0
 
@@ -135,11 +135,11 @@ def markdown(rows: Sequence[Line]) -> str:
     return "\n".join([text[0], rule, *text[1:]])
 
 
-def save(run: Run, rows: Sequence[Line]) -> Path:
+def save(run: Run, rows: Sequence[Line], folder: Path) -> Path:
     """All figures, one file a run."""
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC)
-    path = RESULTS / f"speed-{now:%Y%m%d-%H%M%S}.json"
+    path = folder / f"speed-{now:%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps({"at": now.isoformat(), "title": run.title, **_figures(run, rows)}, indent=2) + "\n")
     return path
 
