@@ -1,20 +1,88 @@
--- Tenants and their keys, documents and their links, and the dirty table that the derived engines follow.
+-- Tenants and what belongs to them, and the dirty table that the derived engines follow.
+--
+-- Three roles. Whoever runs this owns the tables. `braid_service` is what the service may do; its login role is a
+-- member. `braid_search` owns the few functions that read past row security, each of which checks the tenant itself.
+
+DO $$
+BEGIN
+    CREATE ROLE braid_service NOLOGIN;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END $$;
+DO $$
+BEGIN
+    CREATE ROLE braid_search NOLOGIN BYPASSRLS;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END $$;
+
+-- Set in every transaction: for whom it works, and how far that caller reaches; or that it works for the service itself
+-- (`admin`, `worker`).
+CREATE FUNCTION app_tenant() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT nullif(current_setting('app.tenant', true), '')::uuid
+$$;
+CREATE FUNCTION app_project() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT nullif(current_setting('app.project', true), '')
+$$;
+CREATE FUNCTION app_namespaces() RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT nullif(current_setting('app.namespaces', true), '')::text[]
+$$;
+CREATE FUNCTION app_role() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT current_setting('app.role', true)
+$$;
 
 CREATE TABLE tenants (
-    id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    name       text NOT NULL UNIQUE,
-    created_at timestamptz NOT NULL DEFAULT now()
+    id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    name           text NOT NULL UNIQUE,
+    state          text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'suspended', 'deleting')),
+    max_documents  bigint CHECK (max_documents >= 0),
+    max_bytes      bigint CHECK (max_bytes >= 0),
+    created_at     timestamptz NOT NULL DEFAULT now()
 );
 
-CREATE TABLE api_keys (
-    prefix     text PRIMARY KEY,
+CREATE TABLE projects (
     tenant_id  uuid NOT NULL REFERENCES tenants ON DELETE CASCADE,
-    digest     bytea NOT NULL,
-    scopes     text[] NOT NULL,
+    name       text COLLATE "C" NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    expires_at timestamptz,
-    revoked_at timestamptz
+    PRIMARY KEY (tenant_id, name)
 );
+
+CREATE TABLE namespaces (
+    tenant_id  uuid NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    project    text COLLATE "C" NOT NULL DEFAULT 'default',
+    language   regconfig NOT NULL DEFAULT 'english',
+    weights    jsonb,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, name),
+    FOREIGN KEY (tenant_id, project) REFERENCES projects ON DELETE CASCADE
+);
+CREATE INDEX namespaces_by_project ON namespaces (tenant_id, project);
+
+-- An admin key belongs to no tenant.
+CREATE TABLE api_keys (
+    prefix       text PRIMARY KEY,
+    tenant_id    uuid REFERENCES tenants ON DELETE CASCADE,
+    name         text NOT NULL,
+    digest       bytea NOT NULL,
+    scopes       text[] NOT NULL,
+    project      text COLLATE "C",
+    namespaces   text[],
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    last_used_at timestamptz
+);
+CREATE INDEX api_keys_by_tenant ON api_keys (tenant_id, name);
+
+-- What admins and keys did. Nobody may change or remove a row, the service least of all.
+CREATE TABLE audit (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at        timestamptz NOT NULL DEFAULT now(),
+    actor     text NOT NULL,
+    action    text NOT NULL,
+    tenant_id uuid,
+    detail    jsonb NOT NULL
+);
+CREATE INDEX audit_by_tenant ON audit (tenant_id, id);
 
 -- Versions come from one sequence, so they keep growing when a document is deleted and written again.
 CREATE SEQUENCE document_version;
@@ -34,15 +102,15 @@ CREATE TABLE documents (
     created_at timestamptz NOT NULL,
     vector     real[],
     version    bigint NOT NULL,
+    bytes      integer NOT NULL,
     digest     bytea NOT NULL,
-    facets     text[] NOT NULL,
-    numbers    jsonb NOT NULL,
+    traits     jsonb NOT NULL,  -- what filters look at: see service/stores/filters.py
     tsv        tsvector NOT NULL,
-    PRIMARY KEY (tenant_id, id)
+    PRIMARY KEY (tenant_id, id),
+    FOREIGN KEY (tenant_id, namespace) REFERENCES namespaces
 );
 CREATE INDEX documents_by_namespace ON documents (tenant_id, namespace, id);
 CREATE INDEX documents_by_word ON documents USING gin (tsv);
-CREATE INDEX documents_by_facet ON documents USING gin (facets);
 
 -- `declared` links stand in the document itself and are replaced with it; the others came through /v1/edges.
 CREATE TABLE edges (
@@ -72,6 +140,81 @@ CREATE TABLE dirty (
 ) WITH (fillfactor = 70);
 CREATE INDEX dirty_pending ON dirty (sink, wanted_version) WHERE applied_version < wanted_version;
 
+-- How much each tenant holds. In slots, so that a tenant's writers don't queue for one row.
+CREATE TABLE usage (
+    tenant_id uuid NOT NULL REFERENCES tenants ON DELETE CASCADE,
+    slot      smallint NOT NULL,
+    documents bigint NOT NULL,
+    bytes     bigint NOT NULL,
+    PRIMARY KEY (tenant_id, slot)
+);
+
+CREATE FUNCTION count_usage() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO usage AS u SELECT tenant_id, pg_backend_pid() % 8, count(*), sum(bytes) FROM gained GROUP BY 1
+        ON CONFLICT (tenant_id, slot) DO UPDATE
+        SET documents = u.documents + excluded.documents, bytes = u.bytes + excluded.bytes;
+    ELSIF TG_OP = 'UPDATE' THEN
+        INSERT INTO usage AS u
+        SELECT tenant_id, pg_backend_pid() % 8, 0, sum(bytes)
+        FROM (SELECT tenant_id, bytes FROM gained UNION ALL SELECT tenant_id, -bytes FROM lost) AS both_sides GROUP BY 1
+        ON CONFLICT (tenant_id, slot) DO UPDATE SET bytes = u.bytes + excluded.bytes;
+    ELSE
+        INSERT INTO usage AS u SELECT tenant_id, pg_backend_pid() % 8, -count(*), -sum(bytes) FROM lost
+        -- A tenant that is being deleted takes its documents along, and has no usage any more.
+        WHERE EXISTS (SELECT FROM tenants t WHERE t.id = lost.tenant_id) GROUP BY 1
+        ON CONFLICT (tenant_id, slot) DO UPDATE
+        SET documents = u.documents + excluded.documents, bytes = u.bytes + excluded.bytes;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER documents_gained AFTER INSERT ON documents
+    REFERENCING NEW TABLE AS gained FOR EACH STATEMENT EXECUTE FUNCTION count_usage();
+CREATE TRIGGER documents_changed AFTER UPDATE ON documents
+    REFERENCING OLD TABLE AS lost NEW TABLE AS gained FOR EACH STATEMENT EXECUTE FUNCTION count_usage();
+CREATE TRIGGER documents_lost AFTER DELETE ON documents
+    REFERENCING OLD TABLE AS lost FOR EACH STATEMENT EXECUTE FUNCTION count_usage();
+
+-- Row security: a tenant's rows are seen by that tenant's transactions only; FORCE binds the owner too. The service
+-- itself sees across tenants only where it must: an admin tenants and keys, a worker what is dirty.
+DO $$
+DECLARE
+    wall record;
+BEGIN
+    FOR wall IN SELECT * FROM (VALUES
+        ('documents', 'tenant_id', NULL), ('edges', 'tenant_id', NULL), ('projects', 'tenant_id', NULL),
+        ('namespaces', 'tenant_id', NULL), ('usage', 'tenant_id', NULL), ('dirty', 'tenant_id', 'worker'),
+        ('tenants', 'id', 'admin'), ('api_keys', 'tenant_id', 'admin'), ('audit', 'tenant_id', 'admin')
+    ) AS walls (name, tenant, role) LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', wall.name);
+        EXECUTE format('CREATE POLICY tenant ON %I USING (%I = app_tenant())', wall.name, wall.tenant);
+        IF wall.role IS NOT NULL THEN
+            EXECUTE format('CREATE POLICY service ON %I USING (app_role() = %L)', wall.name, wall.role);
+        END IF;
+    END LOOP;
+END $$;
+
+-- Within its tenant a key may reach one project, or some namespaces, only. Subselects, so as to ask once a statement.
+CREATE POLICY reach ON namespaces AS RESTRICTIVE USING (
+    ((SELECT app_project()) IS NULL OR project = (SELECT app_project()))
+    AND ((SELECT app_namespaces()) IS NULL OR name = ANY ((SELECT app_namespaces())::text[])));
+CREATE POLICY reach ON documents AS RESTRICTIVE USING (
+    (SELECT app_project() IS NULL AND app_namespaces() IS NULL)
+    OR EXISTS (SELECT FROM namespaces n WHERE n.tenant_id = documents.tenant_id AND n.name = documents.namespace));
+CREATE POLICY reach ON edges AS RESTRICTIVE USING (
+    (SELECT app_project() IS NULL AND app_namespaces() IS NULL)
+    OR EXISTS (SELECT FROM documents d WHERE d.tenant_id = edges.tenant_id AND d.id = edges.source));
+
+GRANT USAGE ON SCHEMA public TO braid_service, braid_search;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tenants, projects, namespaces, documents, edges, dirty, usage TO braid_service;
+GRANT SELECT, INSERT, UPDATE ON api_keys TO braid_service;
+GRANT SELECT, INSERT ON audit TO braid_service;
+GRANT USAGE ON SEQUENCE document_version TO braid_service;
+GRANT SELECT ON schema_migrations TO braid_service;
+GRANT SELECT ON documents, api_keys, tenants TO braid_search;
+
 -- The words of a text joined with OR. Lexemes are quoted here, so no text can break the query's syntax.
 CREATE FUNCTION any_word(words text) RETURNS tsquery LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
     SELECT coalesce(
@@ -99,3 +242,36 @@ BEGIN
     RETURN wanted;
 END
 $$;
+
+-- Row security keeps the index on tsv from being used, as @@ is not leakproof. So the match reads past it, for the
+-- transaction's own tenant and no other.
+CREATE FUNCTION keyword_match(words text, phrases text[], unwanted text, everything text, visible text[],
+                              condition jsonpath, operands jsonb, depth integer)
+RETURNS TABLE (id text, score float8)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp ROWS 150 AS $$
+DECLARE
+    wanted tsquery := public.typed_query(words, phrases, unwanted);
+    ranked tsquery := public.any_word(everything);
+BEGIN
+    RETURN QUERY
+    SELECT d.id, pg_catalog.ts_rank(d.tsv, ranked)::float8 AS score FROM public.documents d
+    WHERE d.tenant_id = public.app_tenant() AND d.namespace = ANY (visible) AND d.tsv @@ wanted
+        AND (condition IS NULL OR pg_catalog.jsonb_path_match(d.traits, condition, operands))
+    ORDER BY score DESC, d.id LIMIT depth;
+END
+$$;
+ALTER FUNCTION keyword_match OWNER TO braid_search;
+REVOKE ALL ON FUNCTION keyword_match FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION keyword_match TO braid_service;
+
+-- Whose key this is must be known before there is a tenant.
+CREATE FUNCTION find_key(wanted text)
+RETURNS TABLE (tenant_id uuid, tenant_state text, digest bytea, scopes text[], project text, namespaces text[])
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT k.tenant_id, t.state, k.digest, k.scopes, k.project, k.namespaces
+    FROM public.api_keys k LEFT JOIN public.tenants t ON t.id = k.tenant_id
+    WHERE k.prefix = wanted AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
+$$;
+ALTER FUNCTION find_key OWNER TO braid_search;
+REVOKE ALL ON FUNCTION find_key FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION find_key TO braid_service;

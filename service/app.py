@@ -7,10 +7,12 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -23,22 +25,26 @@ from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
 from service.indexing import GraphSink, VectorSink, Worker, Writer
+from service.model import Reach
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
-from service.stores import dirty
+from service.stores import dirty, roles
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
-from service.stores.keys import Keys
-from service.stores.migrations import migrate
+from service.stores.keys import Keys, NewKey
+from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import ServerVectorStore, VectorStore
+from service.stores.tenants import Tenants, record
 from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
 
 SAMPLE_TENANT = "sample"
+EMBEDDED_ROLE = "braid_app"
+_FLUSH_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +104,19 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
         for sink in (VectorSink(vectors, embedder), GraphSink(graph))
     ]
-    await _run(workers, stack)
+    await _run([worker.run() for worker in workers], stack)
     tiers: list[Tier] = [
         KeywordTier(postgres),
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
+    keys = Keys(postgres, key_pepper(settings), time.monotonic)
+    await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
     state = State(
         searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
         writer=Writer(postgres, workers, embedder.dimension),
-        keys=Keys(postgres, key_pepper(settings), time.monotonic),
+        keys=keys,
+        tenants=Tenants(postgres),
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda: dirty.backlog(postgres),
         search_timeout_max_ms=settings.search_timeout_max_ms,
@@ -135,14 +144,43 @@ async def _addresses(settings: Settings, stack: AsyncExitStack) -> Addresses:
 
 
 async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncExitStack) -> Postgres:
-    url = _reveal(settings.postgres_url) or addresses.postgres_url or ""
+    admin_url, url = postgres_urls(settings, addresses)
+    if admin_url is not None:
+        await prepare(admin_url, url, embedded=settings.postgres_url is None)
     postgres = Postgres(url, pool_size=settings.postgres_pool)
     stack.push_async_callback(postgres.close)
     await postgres.open()
-    await migrate(postgres)
+    await check_applied(postgres)
+    await roles.refuse_powerful(postgres)
     if settings.postgres_url is None:
         await dirty.release_all(postgres)  # the data folder is ours alone: a claim left here is of a dead process
     return postgres
+
+
+def postgres_urls(settings: Settings, addresses: Addresses) -> tuple[str | None, str]:
+    """The address of the role that owns the tables, where it is known, and that of the service's own role."""
+    if settings.postgres_url is not None:
+        return _reveal(settings.postgres_admin_url), settings.postgres_url.get_secret_value()
+    owner = addresses.postgres_url or ""
+    return owner, with_user(owner, EMBEDDED_ROLE)
+
+
+async def prepare(admin_url: str, url: str, *, embedded: bool) -> list[str]:
+    """Brings the schema up to date and admits the service's role. Returns the migrations it applied."""
+    admin = Postgres(admin_url, pool_size=2, acquire_timeout_s=5)
+    await admin.open()
+    try:
+        applied = await migrate(admin)
+        await roles.admit(admin, urlsplit(url).username or "", create=embedded)
+    finally:
+        await admin.close()
+    return applied
+
+
+def with_user(url: str, user: str) -> str:
+    """The same address for another role, without a password: only for a socket that trusts its folder."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{user}@{parts.netloc.rpartition('@')[2]}"))
 
 
 def _vector_store(settings: Settings, dimension: int) -> VectorStore:
@@ -159,8 +197,9 @@ def _vector_store(settings: Settings, dimension: int) -> VectorStore:
     )
 
 
-async def _run(workers: list[Worker], stack: AsyncExitStack) -> None:
-    tasks = [asyncio.create_task(worker.run()) for worker in workers]
+async def _run(work: list[Coroutine[Any, Any, None]], stack: AsyncExitStack) -> None:
+    """Runs these in the background until the application stops."""
+    tasks = [asyncio.create_task(each) for each in work]
 
     async def stop() -> None:
         for task in tasks:
@@ -193,11 +232,20 @@ def kept_secret(path: Path, make: Callable[[], str]) -> str:
 
 async def load_sample(state: State) -> str:
     """Writes the sample documents under a tenant of their own and returns a key for it."""
-    tenant = await state.keys.create_tenant(SAMPLE_TENANT)
+    reach = Reach(await state.tenants.ensure(SAMPLE_TENANT))
     read = [DocumentIn.model_validate(item) for item in sample_documents()]
-    await state.writer.put(tenant, [item.to_document(item.id or "") for item in read])
-    await state.writer.settled(tenant, [item.id or "" for item in read], 30_000)
-    return await state.keys.create(tenant)
+    await state.writer.put(reach, [item.to_document(item.id or "") for item in read])
+    await state.writer.settled(reach, [item.id or "" for item in read], 5000)  # an engine that is down may follow
+    return await make_key(state.tenants, state.keys, SAMPLE_TENANT, NewKey())
+
+
+async def make_key(tenants: Tenants, keys: Keys, tenant: str, wanted: NewKey) -> str:
+    """A key for the tenant of this name, which is made where there is none."""
+    await tenants.ensure(tenant)
+    async with tenants.opened(tenant) as (connection, id):
+        key = await keys.create(connection, id, wanted)
+        await record(connection, "cli", "key.create", id, {"prefix": key.partition(".")[0], "name": wanted.name})
+        return key
 
 
 def _reveal(secret: SecretStr | None) -> str | None:

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from service import metrics
 from service.errors import BraidError, TierUnavailable
-from service.model import Document, Edge
+from service.model import Document, Edge, Reach
 from service.stores.dirty import CLAIM_SECONDS, Claim, DirtyRows, by_tenant
 from service.stores.documents import TenantDocuments, Written
 from service.stores.embedder import Embedder
@@ -106,14 +106,14 @@ class Writer:
         self._workers = workers
         self.dimension = dimension
 
-    def documents(self, tenant: str) -> TenantDocuments:
-        return TenantDocuments(self._postgres, tenant)
+    def documents(self, reach: Reach) -> TenantDocuments:
+        return TenantDocuments(self._postgres, reach)
 
-    async def put(self, tenant: str, documents: Sequence[Linked]) -> list[Written]:
+    async def put(self, reach: Reach, documents: Sequence[Linked]) -> list[Written]:
         """Writes documents in order; an id that comes twice is written twice, the last one stays."""
         written: list[Written] = []
         for batch in without_repeats(documents):
-            written += await self.documents(tenant).put(batch)
+            written += await self.documents(reach).put(batch)
         self.wake()
         return written
 
@@ -121,12 +121,12 @@ class Writer:
         for worker in self._workers:
             worker.wake()
 
-    async def settled(self, tenant: str, ids: Sequence[str], timeout_ms: int) -> bool:
+    async def settled(self, reach: Reach, ids: Sequence[str], timeout_ms: int) -> bool:
         """Waits until every sink has applied these documents; False when that took too long."""
         pause = 0.005
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while await self.documents(tenant).pending(ids):
+                while await self.documents(reach).pending(ids):
                     await asyncio.sleep(pause)
                     pause = min(pause * 1.5, 0.1)
         except TimeoutError:

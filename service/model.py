@@ -99,10 +99,19 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """One search, as validated. `namespaces` is what the caller may see, or a part of it."""
+class Reach:
+    """What a caller can see: one tenant; within it one project or all, and a list of namespaces or all."""
 
     tenant: str
+    project: str | None = None
+    namespaces: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One search, as validated. `namespaces` names a part of what the caller can see; none means all of it."""
+
+    reach: Reach
     text: str
     namespaces: tuple[str, ...]
     limit: int = 10
@@ -112,6 +121,10 @@ class Query:
     explain: bool = False
     allow_degraded: bool = True
     timeout_ms: int | None = None
+
+    @property
+    def tenant(self) -> str:
+        return self.reach.tenant
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,8 @@ class Searcher:
     async def _search(self, query: Query) -> SearchResult:
         started = time.perf_counter()
         plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
-        documents = TenantDocuments(self._postgres, query.tenant)
-        if not query.namespaces:
-            query = replace(query, namespaces=tuple(await documents.namespaces()) or ("default",))
+        documents = TenantDocuments(self._postgres, query.reach)
+        query = replace(query, namespaces=await visible(documents, query))
         answers = await self._ask(query, plan.weights, plan.candidates, plan.timeout_ms)
         missing = [a.tier for a in answers if not a.status.answered]
         if missing and not query.allow_degraded:
@@ -64,10 +63,22 @@ class Searcher:
         )
 
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, timeout_ms: int) -> list[TierAnswer]:
+        if not query.namespaces:
+            return [TierAnswer(name, Status.EMPTY) for name in asked]
         return await asyncio.gather(*(ask(self._tiers[name], query, limit, timeout_ms) for name in asked))
 
     def _skipped(self, asked: Mapping[str, float]) -> dict[str, TierAnswer]:
         return {name: TierAnswer(name, Status.SKIPPED, reason="weight 0") for name in self._tiers if name not in asked}
+
+
+async def visible(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
+    """The namespaces to search: those the query names, or all, of what the caller can see."""
+    reach = query.reach
+    if query.namespaces and reach.project is None:
+        return tuple(name for name in query.namespaces if reach.namespaces is None or name in reach.namespaces)
+    found = tuple(await documents.namespaces(query.namespaces or None))
+    unbound = reach.project is None and reach.namespaces is None
+    return found or (("default",) if unbound else ())
 
 
 async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:

@@ -21,6 +21,9 @@ class Settings(BaseSettings):
     sample: bool = Field(True, description="load the sample documents on the first embedded start")
 
     postgres_url: SecretStr | None = Field(None, description="postgresql://user:password@host:5432/db")
+    postgres_admin_url: SecretStr | None = Field(
+        None, description="the same database as the role that owns the tables; for `braid migrate`"
+    )
     postgres_pool: int = Field(10, ge=2, le=200, description="connections held to PostgreSQL at most")
     qdrant_url: str | None = Field(None, description="http://host:6333, or :memory: for tests")
     qdrant_api_key: SecretStr | None = Field(None, description="API key of the Qdrant server")

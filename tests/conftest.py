@@ -8,16 +8,19 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from service.app import Engines, create_app
+from service.app import Engines, create_app, make_key
 from service.settings import Settings
+from service.stores.keys import Caller, NewKey
 
 _names = itertools.count()
 
@@ -35,16 +38,33 @@ class Running:
         engines: Engines = self.app.state.engines
         return engines
 
+    async def sql(self, statement: str, *arguments: object, database: str = "postgres") -> list[Any]:
+        """As the owner of the tables, whom row security would otherwise hide everything from."""
+        connection = await asyncpg.connect(self.database(database))
+        try:
+            rows: list[Any] = await connection.fetch(statement, *arguments)
+            return rows
+        finally:
+            await connection.close()
+
+    def database(self, name: str) -> str:
+        """The owner's address of a database."""
+        return (self.engines.addresses.postgres_url or "").replace("/postgres?", f"/{name}?")
+
     def client(self, key: str | None = None) -> httpx.AsyncClient:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
         self.clients.append(client)
         return client
 
-    async def key(self, tenant: str | None = None, scopes: Sequence[str] = ("search", "write")) -> str:
-        keys = self.app.state.braid.keys
-        made: str = await keys.create(await keys.create_tenant(tenant or f"tenant-{next(_names)}"), scopes)
-        return made
+    async def key(self, tenant: str | None = None, scopes: Sequence[str] = ("search", "write"), **terms: Any) -> str:
+        state = self.app.state.braid
+        wanted = NewKey(name=f"key-{next(_names)}", scopes=scopes, **terms)
+        return await make_key(state.tenants, state.keys, tenant or f"tenant-{next(_names)}", wanted)
+
+    async def tenant_of(self, key: str) -> str:
+        caller: Caller = await self.app.state.braid.keys.check(key, datetime.now(UTC))
+        return caller.reach.tenant
 
     async def tenant(self) -> httpx.AsyncClient:
         """A client that is a new tenant."""

@@ -15,6 +15,7 @@ from service.api.handlers import field_errors
 from service.api.schemas import MAX_BULK, DocumentBody, DocumentIn
 from service.errors import InvalidInput
 from service.indexing import Linked, Writer
+from service.model import Reach
 from service.stores.documents import Written
 
 _BATCH = 500
@@ -58,9 +59,9 @@ def _parse(line: bytes) -> Any:
 class BulkWrite:
     """Writes a stream of items in batches. Answers go to a spooled file, so their number does not matter."""
 
-    def __init__(self, writer: Writer, tenant: str) -> None:
+    def __init__(self, writer: Writer, reach: Reach) -> None:
         self._writer = writer
-        self._tenant = tenant
+        self._reach = reach
         self._answers = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 - closed in __exit__
         self._count = 0
         self._errors = False
@@ -85,7 +86,7 @@ class BulkWrite:
 
     async def settled(self, timeout_ms: int) -> bool:
         """Sinks apply in order of writing, so the last batch is visible last."""
-        return await self._writer.settled(self._tenant, self._last, timeout_ms)
+        return await self._writer.settled(self._reach, self._last, timeout_ms)
 
     def answer(self, visible: bool | None) -> bytes:
         self._answers.seek(0)
@@ -121,7 +122,7 @@ class BulkWrite:
         if not documents:
             return []
         try:
-            written = await self._writer.put(self._tenant, documents)
+            written = await self._writer.put(self._reach, documents)
         except InvalidInput as error:
             if len(documents) == 1:
                 return [{"id": documents[0][0].id, "status": "error", "error": str(error)}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
@@ -13,6 +14,7 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.search import Searcher
 from service.stores.keys import Caller, Keys
+from service.stores.tenants import Tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class State:
     searcher: Searcher
     writer: Writer
     keys: Keys
+    tenants: Tenants
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[], Awaitable[Mapping[str, int]]]
     search_timeout_max_ms: int
@@ -42,7 +45,7 @@ _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 async def get_caller(state: StateDep, credentials: _Credentials) -> Caller:
     if credentials is None:
         raise Unauthorized("send your API key as `Authorization: Bearer braid_...`")
-    return await state.keys.check(credentials.credentials)
+    return await state.keys.check(credentials.credentials, datetime.now(UTC))
 
 
 def _with_scope(scope: str) -> Callable[[Caller], Caller]:

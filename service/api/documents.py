@@ -42,7 +42,7 @@ _BULK_BODY = {
 @router.get("/{id:path}/neighbors", response_model=NeighborsOut, responses=MISSING)
 async def neighbors(id: Id, state: StateDep, caller: Reader, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> JSON:
     """The documents one link away, in both directions, strongest first."""
-    documents = state.writer.documents(caller.tenant)
+    documents = state.writer.documents(caller.reach)
     if await documents.get(id) is None:
         raise NotFound(f"there is no document {id!r}")
     found = await documents.neighbors(id, limit)
@@ -53,10 +53,10 @@ async def neighbors(id: Id, state: StateDep, caller: Reader, limit: Annotated[in
 async def put_document(id: Id, body: DocumentBody, state: StateDep, caller: Author, wait: Wait = False) -> Response:
     """Writes a document. The same content again changes nothing and is not indexed again."""
     check_vector(body, state.writer.dimension)
-    [written] = await state.writer.put(caller.tenant, [body.to_document(id)])
+    [written] = await state.writer.put(caller.reach, [body.to_document(id)])
     answer: dict[str, Any] = {"id": id, "status": status_of(written)}
     if wait:
-        answer["visible"] = await state.writer.settled(caller.tenant, [id], state.wait_timeout_ms)
+        answer["visible"] = await state.writer.settled(caller.reach, [id], state.wait_timeout_ms)
     late = answer.get("visible") is False
     return JSON(answer, 202 if late else 201 if written.created else 200)
 
@@ -64,7 +64,7 @@ async def put_document(id: Id, body: DocumentBody, state: StateDep, caller: Auth
 @router.get("/{id:path}", response_model=LinkedDocumentOut, responses=MISSING)
 async def get_document(id: Id, state: StateDep, caller: Reader) -> JSON:
     """A document as it is stored, with the links that begin at it."""
-    documents = state.writer.documents(caller.tenant)
+    documents = state.writer.documents(caller.reach)
     document = await documents.get(id)
     if document is None:
         raise NotFound(f"there is no document {id!r}")
@@ -76,11 +76,11 @@ async def get_document(id: Id, state: StateDep, caller: Reader) -> JSON:
 @router.delete("/{id:path}", status_code=204, responses=MISSING, response_class=Response)
 async def delete_document(id: Id, state: StateDep, caller: Author, wait: Wait = False) -> Response:
     """Deletes a document and the links that begin at it."""
-    if not await state.writer.documents(caller.tenant).delete(id):
+    if not await state.writer.documents(caller.reach).delete(id):
         raise NotFound(f"there is no document {id!r}")
     state.writer.wake()
     if wait:
-        await state.writer.settled(caller.tenant, [id], state.wait_timeout_ms)
+        await state.writer.settled(caller.reach, [id], state.wait_timeout_ms)
     return Response(status_code=204)
 
 
@@ -91,7 +91,7 @@ async def put_documents(request: Request, state: StateDep, caller: Author, wait:
         items = lines(request.stream())
     else:
         items = parse_array(await request.body())
-    with BulkWrite(state.writer, caller.tenant) as bulk:
+    with BulkWrite(state.writer, caller.reach) as bulk:
         await bulk.write(items)
         visible = await bulk.settled(state.wait_timeout_ms) if wait else None
         return Response(bulk.answer(visible), media_type="application/json")
@@ -107,7 +107,7 @@ async def list_documents(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> JSON:
     """Documents in order of id, page by page."""
-    documents = state.writer.documents(caller.tenant)
+    documents = state.writer.documents(caller.reach)
     found = await documents.page(namespace, read_filter(filter), after, limit + 1)
     page, more = found[:limit], len(found) > limit
     return JSON({"documents": [document_body(d) for d in page], "next": page[-1].id if more else None})

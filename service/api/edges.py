@@ -25,7 +25,7 @@ async def add_edges(items: Items, state: StateDep, caller: Author, wait: Wait = 
     read = [_read(item) for item in items]
     edges = [edge.to_edge() for edge in read if isinstance(edge, EdgeIn)]
     if edges:
-        await state.writer.documents(caller.tenant).add_edges(edges)
+        await state.writer.documents(caller.reach).add_edges(edges)
         state.writer.wake()
     answer = _answer(read)
     if wait:
@@ -41,14 +41,14 @@ async def delete_edges(
     wait: Wait = False,
 ) -> DeletedOut:
     """Deletes links; without a type, all links from source to target."""
-    gone = await state.writer.documents(caller.tenant).delete_edges([item.model_dump() for item in items])
+    gone = await state.writer.documents(caller.reach).delete_edges([item.model_dump() for item in items])
     state.writer.wake()
     visible = await _settled(state, caller, [item.source for item in items]) if wait else None
     return DeletedOut(deleted=gone, visible=visible)
 
 
 async def _settled(state: State, caller: Caller, sources: list[str]) -> bool:
-    return await state.writer.settled(caller.tenant, sorted(set(sources)), state.wait_timeout_ms)
+    return await state.writer.settled(caller.reach, sorted(set(sources)), state.wait_timeout_ms)
 
 
 def _read(item: dict[str, Any]) -> EdgeIn | str:

@@ -14,5 +14,5 @@ router = APIRouter(prefix="/v1/namespaces", tags=["namespaces"], responses=PROBL
 @router.get("")
 async def namespaces(state: StateDep, caller: Reader) -> NamespacesOut:
     """The namespaces that hold documents, with counts."""
-    counts = await state.writer.documents(caller.tenant).namespace_counts()
+    counts = await state.writer.documents(caller.reach).namespace_counts()
     return NamespacesOut(namespaces=[NamespaceOut(name=name, documents=count) for name, count in counts.items()])

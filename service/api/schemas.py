@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from service.facets import key_facet, tag_facet, type_facet, value_facet
-from service.model import Document, Edge, Filter, NumberRange, Query
+from service.model import Document, Edge, Filter, NumberRange, Query, Reach
 
 MAX_QUERY = 1024
 MAX_TERMS = 64
@@ -354,10 +354,10 @@ class SearchIn(Strict):
             raise ValueError("give `namespace` or `include_namespaces`, not both")
         return self
 
-    def to_query(self, tenant: str, timeout_max_ms: int) -> Query:
+    def to_query(self, reach: Reach, timeout_max_ms: int) -> Query:
         namespaces = [self.namespace] if self.namespace else (self.include_namespaces or [])
         return Query(
-            tenant=tenant,
+            reach=reach,
             text=self.query,
             namespaces=tuple(dict.fromkeys(namespaces)),
             limit=self.limit,

@@ -51,5 +51,5 @@ async def _answer(body: SearchIn, request: Request, state: State, caller: Caller
     wanted = state.writer.dimension
     if body.vector is not None and len(body.vector) != wanted:
         raise InvalidInput("vector", f"has {len(body.vector)} dimensions; this service uses {wanted}")
-    result = await state.searcher.search(body.to_query(caller.tenant, state.search_timeout_max_ms))
+    result = await state.searcher.search(body.to_query(caller.reach, state.search_timeout_max_ms))
     return JSON(search_body(result, explain=body.explain, request_id=request.scope["braid.request_id"]))

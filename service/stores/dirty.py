@@ -11,8 +11,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from service.model import Document, Edge
+from service.model import Document, Edge, Reach
 from service.stores.documents import document_from
 from service.stores.postgres import Postgres
 
@@ -90,35 +91,45 @@ class DirtyRows:
 
     async def claim(self, limit: int) -> list[Claim]:
         """The longest waiting rows, in order of writing; ours until applied, refused, released, or run out."""
-        rows = await self._postgres.fetch(_CLAIM, self._sink, self._owner, CLAIM_SECONDS, limit)
+        rows = await self._across_tenants(_CLAIM, self._sink, self._owner, CLAIM_SECONDS, limit)
         claims = [Claim(str(row["tenant_id"]), row["document_id"], row["wanted_version"]) for row in rows]
         return sorted(claims, key=lambda claim: claim.version)
 
     async def renew(self, claims: Sequence[Claim]) -> None:
-        await self._postgres.fetch(_RENEW, *self._ours(claims), CLAIM_SECONDS)
+        await self._across_tenants(_RENEW, *self._ours(claims), CLAIM_SECONDS)
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Gives back what was not applied, for whoever comes next."""
-        await self._postgres.fetch(_RELEASE, *self._ours(claims))
+        await self._across_tenants(_RELEASE, *self._ours(claims))
 
     async def applied(self, tenant: str, claims: Sequence[Claim]) -> None:
         """Records the claimed versions. What was written since stays dirty, as it wants a higher one."""
         ids = [c.document_id for c in claims]
-        async with self._postgres.transaction() as connection:
+        async with self._postgres.tenant(Reach(tenant)) as connection:
             await connection.execute(_LOCK, tenant, ids)
             await connection.execute(_APPLIED, tenant, self._sink, self._owner, ids, [c.version for c in claims])
             await connection.execute(_BURY, tenant, ids)
 
     async def refused(self, claim: Claim, error: str) -> None:
         """Sets a document aside with its error, for longer each time."""
-        await self._postgres.fetch(_REFUSED, claim.tenant, self._sink, self._owner, claim.document_id, error)
+        await self._within(claim.tenant, _REFUSED, self._sink, self._owner, claim.document_id, error)
 
     async def documents(self, tenant: str, ids: Sequence[str]) -> list[Document]:
-        return [document_from(row) for row in await self._postgres.fetch(_CURRENT, tenant, list(ids))]
+        return [document_from(row) for row in await self._within(tenant, _CURRENT, list(ids))]
 
     async def links(self, tenant: str, ids: Sequence[str]) -> list[Edge]:
         """Every link that begins or ends at one of these documents."""
-        return [Edge(*row) for row in await self._postgres.fetch(_TOUCHING, tenant, list(ids))]
+        return [Edge(*row) for row in await self._within(tenant, _TOUCHING, list(ids))]
+
+    async def _within(self, tenant: str, statement: str, *arguments: object) -> Sequence[Any]:
+        async with self._postgres.tenant(Reach(tenant)) as connection:
+            rows: Sequence[Any] = await connection.fetch(statement, tenant, *arguments)
+            return rows
+
+    async def _across_tenants(self, statement: str, *arguments: object) -> Sequence[Any]:
+        async with self._postgres.service("worker") as connection:
+            rows: Sequence[Any] = await connection.fetch(statement, *arguments)
+            return rows
 
     def _ours(self, claims: Sequence[Claim]) -> tuple[object, ...]:
         return self._sink, self._owner, [c.tenant for c in claims], [c.document_id for c in claims]
@@ -133,8 +144,10 @@ def by_tenant(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
 
 async def release_all(postgres: Postgres) -> None:
     """Frees every claim. Only for a start at which no other worker can be alive."""
-    await postgres.fetch(_RELEASE_ALL)
+    async with postgres.service("worker") as connection:
+        await connection.execute(_RELEASE_ALL)
 
 
 async def backlog(postgres: Postgres) -> dict[str, int]:
-    return dict(await postgres.fetch(_BACKLOG))
+    async with postgres.service("worker") as connection:
+        return dict(await connection.fetch(_BACKLOG))

@@ -9,9 +9,8 @@ from typing import Any
 
 import orjson
 
-from service.facets import facets_of, numbers_of
-from service.model import Document, Edge, Filter, Hit, Neighbor
-from service.stores.filters import where
+from service.model import Document, Edge, Filter, Hit, Neighbor, Reach
+from service.stores.filters import Condition, traits_of
 from service.stores.postgres import Connection, Postgres
 
 SINKS = ("vector", "graph")
@@ -19,30 +18,37 @@ SINKS = ("vector", "graph")
 _COLUMNS = """d.id, d.namespace, d.title, d.content, d.metadata, d.type, d.tags, d.entities, d.confidence, d.priority,
     d.created_at, d.version"""
 
+_NAME_SPACES = """
+INSERT INTO namespaces (tenant_id, name, project)
+SELECT $1, name, coalesce(app_project(), 'default') FROM unnest($2::text[]) AS name
+ON CONFLICT (tenant_id, name) DO NOTHING
+"""
 # A document whose digest is unchanged is not touched, and so not indexed again.
 _UPSERT = """
 INSERT INTO documents AS d (tenant_id, id, namespace, title, content, metadata, type, tags, entities, confidence,
-    priority, created_at, vector, version, digest, facets, numbers, tsv)
+    priority, created_at, vector, version, bytes, digest, traits, tsv)
 SELECT $1, row.id, row.namespace, row.title, row.content, row.metadata, row.type, row.tags, row.entities,
-    row.confidence, row.priority, coalesce(row.created_at, old.created_at, now()), row.vector,
-    nextval('document_version'), decode(row.digest, 'hex'), row.facets, row.numbers,
+    row.confidence, row.priority, moment, row.vector, nextval('document_version'), row.bytes,
+    decode(row.digest, 'hex'),
+    row.traits || jsonb_build_object('created', (extract(epoch FROM moment) * 1000000)::bigint),
     setweight(to_tsvector('english', row.title), 'A') || setweight(to_tsvector('english', tag_text), 'B')
         || setweight(to_tsvector('english', row.content), 'D')
 FROM jsonb_to_recordset($2) AS row (id text, namespace text, title text, content text, metadata jsonb, type text,
     tags text[], entities text[], confidence float8, priority smallint, created_at timestamptz, vector real[],
-    digest text, facets text[], numbers jsonb, tag_text text)
+    bytes integer, digest text, traits jsonb, tag_text text)
 LEFT JOIN documents old ON old.tenant_id = $1 AND old.id = row.id
+CROSS JOIN LATERAL coalesce(row.created_at, old.created_at, now()) AS moment
 ORDER BY row.id COLLATE "C"
 ON CONFLICT (tenant_id, id) DO UPDATE SET namespace = excluded.namespace, title = excluded.title,
     content = excluded.content, metadata = excluded.metadata, type = excluded.type, tags = excluded.tags,
     entities = excluded.entities, confidence = excluded.confidence, priority = excluded.priority,
-    created_at = excluded.created_at, vector = excluded.vector, version = excluded.version,
-    digest = excluded.digest, facets = excluded.facets, numbers = excluded.numbers, tsv = excluded.tsv
+    created_at = excluded.created_at, vector = excluded.vector, version = excluded.version, bytes = excluded.bytes,
+    digest = excluded.digest, traits = excluded.traits, tsv = excluded.tsv
 WHERE d.digest <> excluded.digest
 RETURNING d.id, d.version, d.xmax = 0 AS created
 """
-_DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2 RETURNING id"
-_LOCK = "SELECT FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE"
+_DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2"
+_LOCK = "SELECT id FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE"
 _LOCK_LINKS = """
 SELECT FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[]) ORDER BY source, target, type FOR UPDATE
 """
@@ -77,13 +83,10 @@ _FETCH = (
     f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = ANY($2::text[]) AND namespace = ANY($3::text[])"  # noqa: S608
 )
 _NAMESPACES = """
-WITH RECURSIVE seen AS (
-    (SELECT namespace FROM documents WHERE tenant_id = $1 ORDER BY namespace LIMIT 1)
-    UNION ALL
-    SELECT (SELECT namespace FROM documents WHERE tenant_id = $1 AND namespace > seen.namespace
-            ORDER BY namespace LIMIT 1)
-    FROM seen WHERE seen.namespace IS NOT NULL
-) SELECT namespace FROM seen WHERE namespace IS NOT NULL
+SELECT n.name FROM namespaces n
+WHERE n.tenant_id = $1 AND ($2::text[] IS NULL OR n.name = ANY($2::text[]))
+    AND EXISTS (SELECT FROM documents d WHERE d.tenant_id = $1 AND d.namespace = n.name)
+ORDER BY n.name
 """
 _COUNTS = "SELECT namespace, count(*) AS documents FROM documents WHERE tenant_id = $1 GROUP BY 1 ORDER BY 1"
 _NEIGHBORS = """
@@ -95,13 +98,13 @@ JOIN documents n ON n.tenant_id = $1 AND n.id = e.id
 WHERE n.id <> $2
 ORDER BY e.strength DESC, n.id, e.type, e.direction LIMIT $3
 """
-_MATCH = """
-WITH typed AS MATERIALIZED (SELECT typed_query($2, $3::text[], $4) AS wanted, any_word($5) AS ranked)
-SELECT d.id, ts_rank(d.tsv, typed.ranked)::float8 AS score
-FROM typed, documents d
-WHERE d.tenant_id = $1 AND d.namespace = ANY($6::text[]) AND d.tsv @@ typed.wanted{where}
-ORDER BY score DESC, d.id LIMIT $7
-"""
+_MATCH = "SELECT id, score FROM keyword_match($1, $2, $3, $4, $5, $6::text::jsonpath, $7, $8)"
+_PAGE = f"""
+SELECT {_COLUMNS} FROM documents d
+WHERE d.tenant_id = $1 AND d.id > $2 AND ($3::text[] IS NULL OR d.namespace = ANY($3::text[]))
+    AND ($4::text IS NULL OR jsonb_path_match(d.traits, $4::text::jsonpath, $5))
+ORDER BY d.id LIMIT $6
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +123,16 @@ class TenantDocuments:
     wait for each other, but never in a circle.
     """
 
-    def __init__(self, postgres: Postgres, tenant: str) -> None:
+    def __init__(self, postgres: Postgres, reach: Reach) -> None:
         self._postgres = postgres
-        self._tenant = tenant
+        self._reach = reach
+        self._tenant = reach.tenant
 
     async def put(self, documents: Sequence[tuple[Document, Sequence[Edge] | None]]) -> list[Written]:
         """Writes documents with their links, and marks what changed as dirty, in one transaction."""
         rows = [_row(document, links) for document, links in sorted(documents, key=lambda pair: pair[0].id)]
-        async with self._postgres.transaction() as connection:
+        async with self._postgres.tenant(self._reach) as connection:
+            await connection.execute(_NAME_SPACES, self._tenant, sorted({d.namespace for d, _ in documents}))
             changed = {r["id"]: r for r in await connection.fetch(_UPSERT, self._tenant, rows)}
             relinked = [(d, links) for d, links in documents if links is not None and d.id in changed]
             await self._relink(connection, relinked)
@@ -136,23 +141,23 @@ class TenantDocuments:
 
     async def delete(self, id: str) -> bool:
         """Deletes a document and the links it holds; its dirty rows become tombstones."""
-        async with self._postgres.transaction() as connection:
-            gone = await connection.fetchval(_DELETE, self._tenant, id)
-            if gone is None:
+        async with self._postgres.tenant(self._reach) as connection:
+            if await connection.fetchval(_LOCK, self._tenant, [id]) is None:
                 return False
             await connection.execute(_LOCK_LINKS, self._tenant, [id])
             await connection.execute(_DROP_LINKS, self._tenant, id)
+            await connection.execute(_DELETE, self._tenant, id)
             await self._mark(connection, [id], SINKS)
         return True
 
     async def add_edges(self, edges: Sequence[Edge]) -> None:
-        async with self._postgres.transaction() as connection:
+        async with self._postgres.tenant(self._reach) as connection:
             await connection.execute(_LOCK, self._tenant, [edge.source for edge in edges])
             await connection.execute(_ADD_EDGES, self._tenant, _edge_rows(edges), False)
             await self._mark(connection, sorted({edge.source for edge in edges}), ("graph",))
 
     async def delete_edges(self, edges: Sequence[Mapping[str, str | None]]) -> int:
-        async with self._postgres.transaction() as connection:
+        async with self._postgres.tenant(self._reach) as connection:
             sources = [edge["source"] for edge in edges]
             await connection.execute(_LOCK, self._tenant, sources)
             await connection.execute(_LOCK_LINKS, self._tenant, sources)
@@ -162,51 +167,47 @@ class TenantDocuments:
 
     async def pending(self, ids: Sequence[str]) -> int:
         """How many (document, sink) pairs of these have still to be applied."""
-        return int((await self._postgres.fetchrow(_PENDING, self._tenant, list(ids)))[0])
+        return int((await self._fetch(_PENDING, list(ids)))[0][0])
 
     async def get(self, id: str) -> Document | None:
-        row = await self._postgres.fetchrow(_GET, self._tenant, id)
-        return None if row is None else document_from(row)
+        return next((document_from(row) for row in await self._fetch(_GET, id)), None)
 
     async def links(self, id: str, limit: int) -> list[Edge]:
-        rows = await self._postgres.fetch(_LINKS, self._tenant, id, limit)
+        rows = await self._fetch(_LINKS, id, limit)
         return [Edge(id, row["target"], row["type"], row["strength"]) for row in rows]
 
     async def fetch(self, ids: Sequence[str], namespaces: Sequence[str]) -> dict[str, Document]:
         """The documents behind these ids that stand in these namespaces; others vanish."""
-        rows = await self._postgres.fetch(_FETCH, self._tenant, list(ids), list(namespaces))
-        return {row["id"]: document_from(row) for row in rows}
+        return {row["id"]: document_from(row) for row in await self._fetch(_FETCH, list(ids), list(namespaces))}
 
     async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
         """A page in order of id, starting behind `after`."""
-        arguments: list[object] = [self._tenant, after, limit]
-        conditions = where(filter, arguments)
-        if namespaces is not None:
-            arguments.append(list(namespaces))
-            conditions += f" AND d.namespace = ANY(${len(arguments)}::text[])"
-        statement = (
-            f"SELECT {_COLUMNS} FROM documents d WHERE d.tenant_id = $1 AND d.id > $2{conditions} "  # noqa: S608
-            "ORDER BY d.id LIMIT $3"
-        )
-        return [document_from(row) for row in await self._postgres.fetch(statement, *arguments)]
+        only, condition = None if namespaces is None else list(namespaces), Condition(filter)
+        rows = await self._fetch(_PAGE, after, only, condition.path, condition.operands, limit)
+        return [document_from(row) for row in rows]
 
-    async def namespaces(self) -> list[str]:
-        """The namespaces that hold documents, by skipping through the index."""
-        return [row["namespace"] for row in await self._postgres.fetch(_NAMESPACES, self._tenant)]
+    async def namespaces(self, among: Sequence[str] | None = None) -> list[str]:
+        """The namespaces that hold documents, of these or of all."""
+        return [row["name"] for row in await self._fetch(_NAMESPACES, None if among is None else list(among))]
 
     async def namespace_counts(self) -> dict[str, int]:
-        return dict(await self._postgres.fetch(_COUNTS, self._tenant))
+        return dict(await self._fetch(_COUNTS))
 
     async def neighbors(self, id: str, limit: int) -> list[Neighbor]:
-        return [Neighbor(*row) for row in await self._postgres.fetch(_NEIGHBORS, self._tenant, id, limit)]
+        return [Neighbor(*row) for row in await self._fetch(_NEIGHBORS, id, limit)]
 
     async def match(self, typed: Typed, namespaces: Sequence[str], filter: Filter, limit: int) -> list[Hit]:
-        """The keyword tier's question, in one round trip."""
-        arguments: list[object] = [
-            self._tenant, typed.words, list(typed.phrases), typed.unwanted, typed.everything, list(namespaces), limit,
-        ]  # fmt: skip
-        statement = _MATCH.format(where=where(filter, arguments))
-        return [Hit(row["id"], row["score"]) for row in await self._postgres.fetch(statement, *arguments)]
+        """The keyword tier's question, in one statement."""
+        condition = Condition(filter)
+        words = (typed.words, list(typed.phrases), typed.unwanted, typed.everything)
+        async with self._postgres.tenant(self._reach) as connection:
+            rows = await connection.fetch(_MATCH, *words, list(namespaces), condition.path, condition.operands, limit)
+        return [Hit(row["id"], row["score"]) for row in rows]
+
+    async def _fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
+        async with self._postgres.tenant(self._reach) as connection:
+            rows: Sequence[Any] = await connection.fetch(statement, self._tenant, *arguments)
+            return rows
 
     async def _relink(self, connection: Connection, linked: Sequence[tuple[Document, Sequence[Edge] | None]]) -> None:
         sources = [document.id for document, _ in linked]
@@ -270,11 +271,12 @@ def _row(document: Document, links: Sequence[Edge] | None) -> dict[str, object]:
         "created_at": document.created_at,
         "vector": None if document.vector is None else list(document.vector),
     }
+    metadata = orjson.dumps(body["metadata"])
     signature = [body, None if links is None else _edge_rows(links)]
     digest = hashlib.sha256(orjson.dumps(signature, option=orjson.OPT_SORT_KEYS)).hexdigest()
     return body | {
         "digest": digest,
-        "facets": facets_of(document),
-        "numbers": numbers_of(document.metadata),
+        "traits": traits_of(document),
+        "bytes": sum(len(text.encode()) for text in (document.title, document.content)) + len(metadata),
         "tag_text": " ".join(document.tags),
     }

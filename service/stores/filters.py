@@ -1,34 +1,55 @@
-"""Filters as SQL: text made of parameter numbers only, so that no caller's text is ever part of a statement."""
+"""Filters for PostgreSQL: a jsonpath over a document's traits, and the operands it names.
+
+The path is made of fixed pieces and of operand names, so that no caller's text is ever part of it; PostgreSQL takes
+it as a value, not as SQL. Traits are what `traits_of` derives: facets, numbers by path, and the moment of creation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
-from service.model import Filter, NumberRange
+from service.facets import facets_of, numbers_of
+from service.model import Document, Filter, NumberRange
 
-_OPERATORS = (("gte", ">="), ("gt", ">"), ("lte", "<="), ("lt", "<"))
-
-
-def where(filter: Filter, arguments: list[object]) -> str:
-    """Conditions on `d`, each behind an AND. Appends its parameters to `arguments`."""
-
-    def bind(value: object) -> str:
-        arguments.append(value)
-        return f"${len(arguments)}"
-
-    clauses = [f"d.facets && {bind(list(group))}::text[]" for group in filter.any_of]
-    clauses += [_in_range(bounds, bind(bounds.path), bind) for bounds in filter.ranges]
-    if filter.created_after is not None:
-        clauses.append(f"d.created_at >= {bind(filter.created_after)}")
-    if filter.created_before is not None:
-        clauses.append(f"d.created_at < {bind(filter.created_before)}")
-    return "".join(f" AND {clause}" for clause in clauses)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SIGNS = (("gte", ">="), ("gt", ">"), ("lte", "<="), ("lt", "<"))
 
 
-def _in_range(bounds: NumberRange, path: str, bind: Callable[[object], str]) -> str:
-    tests = [
-        f"n::float8 {sign} {bind(value)}::float8"
-        for name, sign in _OPERATORS
-        if (value := getattr(bounds, name)) is not None
-    ]
-    return f"EXISTS (SELECT FROM jsonb_array_elements_text(d.numbers -> {path}::text) AS n WHERE {' AND '.join(tests)})"
+def traits_of(document: Document) -> dict[str, Any]:
+    """All but the creation, which PostgreSQL adds: it decides when a document without a date came to be."""
+    numbers = numbers_of(document.metadata).items()
+    return {"facets": list(facets_of(document)), "numbers": [{"path": p, "n": n} for p, ns in numbers for n in ns]}
+
+
+class Condition:
+    """A filter as jsonpath, collecting its operands on the way."""
+
+    def __init__(self, filter: Filter) -> None:
+        self.operands: dict[str, Any] = {}
+        tests = [self._has_any(group) for group in filter.any_of]
+        tests += [self._in_range(bounds) for bounds in filter.ranges]
+        if filter.created_after is not None:
+            tests.append(f"$.created >= {self._operand(microseconds(filter.created_after))}")
+        if filter.created_before is not None:
+            tests.append(f"$.created < {self._operand(microseconds(filter.created_before))}")
+        self.path = " && ".join(f"({test})" for test in tests) or None
+
+    def _operand(self, value: Any) -> str:
+        name = f"o{len(self.operands)}"
+        self.operands[name] = value
+        return f"${name}"
+
+    def _has_any(self, facets: tuple[str, ...]) -> str:
+        return f"$.facets[*] == {self._operand(list(facets))}[*]"
+
+    def _in_range(self, bounds: NumberRange) -> str:
+        """One number must pass all the tests, where a document has several under this path."""
+        tests = [f"@.path == {self._operand(bounds.path)}"]
+        tests += [f"@.n {sign} {self._operand(n)}" for name, sign in _SIGNS if (n := getattr(bounds, name)) is not None]
+        return f"exists($.numbers[*] ? ({' && '.join(tests)}))"
+
+
+def microseconds(moment: datetime) -> int:
+    difference = moment - _EPOCH
+    return (difference.days * 86_400 + difference.seconds) * 1_000_000 + difference.microseconds

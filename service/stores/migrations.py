@@ -39,7 +39,10 @@ def packaged() -> list[Migration]:
 
 
 async def migrate(postgres: Postgres, migrations: list[Migration] | None = None) -> list[str]:
-    """Applies what is missing and returns its names. Several instances may call this at once."""
+    """Applies what is missing and returns its names. Several instances may call this at once.
+
+    Needs the role that owns the tables; the service's own role may not change them.
+    """
     wanted = packaged() if migrations is None else migrations
     async with postgres.transaction() as connection:
         await connection.execute("SET LOCAL lock_timeout = '10s'")
@@ -65,3 +68,16 @@ async def _apply(connection: Any, migration: Migration) -> str:
         "INSERT INTO schema_migrations (name, checksum) VALUES ($1, $2)", migration.name, migration.checksum
     )
     return migration.name
+
+
+async def check_applied(postgres: Postgres) -> None:
+    """Refuses a database that lacks a migration, or holds one that was edited since."""
+    async with postgres.transaction() as connection:
+        known = await connection.fetchval("SELECT to_regclass('schema_migrations') IS NOT NULL")
+        done = dict(await connection.fetch("SELECT name, checksum FROM schema_migrations")) if known else {}
+    refuse_edited(packaged(), done)
+    missing = [migration.name for migration in packaged() if migration.name not in done]
+    if missing:
+        raise SetupError(
+            f"the database lacks {', '.join(missing)}: run `braid migrate` with BRAID_POSTGRES_ADMIN_URL set"
+        )

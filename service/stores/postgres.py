@@ -1,17 +1,23 @@
-"""PostgreSQL, the source of truth: the pool, and the one way in and out of it."""
+"""PostgreSQL, the source of truth: the pool, and the one way in and out of it.
+
+Whatever belongs to a tenant is read and written in a transaction that says for whom it works; row security shows it
+that tenant's rows and no others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 import orjson
 
-from service.errors import InvalidInput, StoreUnavailable
+from service.errors import Forbidden, InvalidInput, StoreUnavailable
+from service.model import Reach
 from service.stores.liveness import watched
 
 Connection = Any  # asyncpg ships no types; a pooled connection or a plain one
@@ -49,6 +55,7 @@ class Postgres:
                 timeout=self._acquire_timeout,
                 command_timeout=30,
                 init=_speak_json,
+                reset=_reset,
                 server_settings={"application_name": "braid", "jit": "off"},
             )
 
@@ -74,8 +81,32 @@ class Postgres:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
+        """A transaction for nobody in particular: it sees nothing that belongs to a tenant."""
         async with self.connection() as connection, connection.transaction():
             yield connection
+
+    @asynccontextmanager
+    async def tenant(self, reach: Reach) -> AsyncIterator[Connection]:
+        """A transaction that sees what `reach` covers."""
+        # In the text, to begin in one round trip. It is no caller's text: only a UUID passes.
+        async with self._begun(f"BEGIN; SET LOCAL app.tenant = '{uuid.UUID(reach.tenant)}'") as connection:
+            if reach.project is not None or reach.namespaces is not None:
+                names = None if reach.namespaces is None else list(reach.namespaces)
+                await connection.execute(_NARROW, reach.project, names)
+            yield connection
+
+    @asynccontextmanager
+    async def service(self, role: Literal["admin", "worker"]) -> AsyncIterator[Connection]:
+        """A transaction of the service itself: an admin sees tenants and keys, a worker the dirty rows of all."""
+        async with self._begun(f"BEGIN; SET LOCAL app.role = '{role}'") as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _begun(self, begin: str) -> AsyncIterator[Connection]:
+        async with self.connection() as connection:
+            await connection.execute(begin)
+            yield connection  # after an error the pool's reset rolls back
+            await connection.execute("COMMIT")
 
     async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
         async with self.connection() as connection:
@@ -87,6 +118,15 @@ class Postgres:
             return await connection.fetchrow(statement, *arguments)
 
 
+_NARROW = "SELECT set_config('app.project', $1, true), set_config('app.namespaces', $2::text[]::text, true)"
+
+
+async def _reset(connection: Connection) -> None:
+    """No setting outlives its transaction, so there is nothing to reset but an open one."""
+    if connection.is_in_transaction():
+        await connection.execute("ROLLBACK")
+
+
 class _translated:  # noqa: N801 - reads as a statement: `with _translated():`
     """Turns what asyncpg raises into our own errors, at the boundary."""
 
@@ -96,6 +136,8 @@ class _translated:  # noqa: N801 - reads as a statement: `with _translated():`
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _GONE):
             raise StoreUnavailable(f"PostgreSQL cannot serve this now ({type(error).__name__})") from error
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            raise Forbidden("this API key cannot reach that namespace, or the document stands in one") from error
         if isinstance(error, asyncpg.exceptions.ProgramLimitExceededError):
             raise InvalidInput("content", "too many distinct words to index: the limit is 1 MB of them") from error
 

@@ -21,7 +21,7 @@ class KeywordTier:
 
     async def search(self, query: Query, limit: int, timeout_ms: int) -> list[Hit]:
         typed = read(query.text)
-        documents = TenantDocuments(self._postgres, query.tenant)
+        documents = TenantDocuments(self._postgres, query.reach)
         return await documents.match(typed, query.namespaces, query.filter, limit)
 
 

@@ -6,18 +6,22 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
+from service.app import EMBEDDED_ROLE, prepare, with_user
 from service.errors import TierInvalid, TierUnavailable
 from service.indexing import Change, Worker, Writer
-from service.model import Document, Edge, Filter
+from service.model import Document, Edge, Filter, Reach
 from service.stores import dirty
 from service.stores.dirty import DirtyRows
 from service.stores.documents import TenantDocuments
-from service.stores.migrations import migrate
 from service.stores.postgres import Postgres
+from service.stores.tenants import Tenants
 from tests.conftest import Running
+
+_numbers = itertools.count()
 
 
 class Recorder:
@@ -44,25 +48,30 @@ class Recorder:
 @pytest.fixture(scope="module")
 async def postgres(braid: Running) -> AsyncIterator[Postgres]:
     """A database of its own, so that the running Braid's workers don't take part."""
-    await braid.engines.postgres.fetch("CREATE DATABASE indexing")
-    url = (braid.engines.addresses.postgres_url or "").replace("/postgres?", "/indexing?")
-    assert "/indexing?" in url
+    await braid.sql("CREATE DATABASE indexing")
+    owner = braid.database("indexing")
+    url = with_user(owner, EMBEDDED_ROLE)
+    await prepare(owner, url, embedded=True)
     opened = Postgres(url, pool_size=10, acquire_timeout_s=5)
     await opened.open()
-    await migrate(opened)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
 async def tenant(postgres: Postgres) -> str:
-    await postgres.fetch("DELETE FROM tenants")
-    row = await postgres.fetchrow("INSERT INTO tenants (name) VALUES ('t') RETURNING id")
-    return str(row["id"])
+    await sql(postgres, "DELETE FROM dirty")
+    return await Tenants(postgres).ensure(f"t{next(_numbers)}")
 
 
 def workers(postgres: Postgres, *sinks: Recorder, batch: int = 100) -> list[Worker]:
     return [Worker(postgres, sink, batch=batch, poll_s=0.05) for sink in sinks]
+
+
+async def sql(postgres: Postgres, statement: str, *arguments: object) -> list[Any]:
+    async with postgres.service("worker") as connection:
+        rows: list[Any] = await connection.fetch(statement, *arguments)
+        return rows
 
 
 async def drain(*some: Worker) -> None:
@@ -74,7 +83,7 @@ async def drain(*some: Worker) -> None:
 async def test_a_sink_gets_every_document_once_in_batches(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("vector")
     writer = Writer(postgres, [], 3)
-    await writer.put(tenant, [(Document(f"d{n}", title=str(n)), None) for n in range(250)])
+    await writer.put(Reach(tenant), [(Document(f"d{n}", title=str(n)), None) for n in range(250)])
     await drain(*workers(postgres, sink))
     assert sink.batches == [100, 100, 50]
     assert {id: document.title for id, document in sink.now.items()} == {f"d{n}": str(n) for n in range(250)}
@@ -84,7 +93,7 @@ async def test_an_unchanged_document_is_not_applied_again(postgres: Postgres, te
     sink = Recorder("vector")
     writer = Writer(postgres, [], 3)
     for _ in range(3):
-        await writer.put(tenant, [(Document("a", title="same"), None)])
+        await writer.put(Reach(tenant), [(Document("a", title="same"), None)])
         await drain(*workers(postgres, sink))
     assert sink.batches == [1]
 
@@ -99,7 +108,7 @@ async def test_two_workers_never_share_a_row_and_leave_none(postgres: Postgres, 
     sinks = [Recorder("vector") for _ in range(4)]
     for sink in sinks:
         sink.before = slowly
-    await Writer(postgres, [], 3).put(tenant, [(Document(f"d{n}", title="x"), None) for n in range(200)])
+    await Writer(postgres, [], 3).put(Reach(tenant), [(Document(f"d{n}", title="x"), None) for n in range(200)])
     await asyncio.gather(*(drain(worker) for worker in workers(postgres, *sinks, batch=7)))
     assert seen == Counter({f"d{n}": 1 for n in range(200)})
 
@@ -107,7 +116,7 @@ async def test_two_workers_never_share_a_row_and_leave_none(postgres: Postgres, 
 async def test_a_write_during_an_apply_is_applied_too_and_does_not_wait_for_it(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("vector")
     [worker] = workers(postgres, sink)
-    documents = TenantDocuments(postgres, tenant)
+    documents = TenantDocuments(postgres, Reach(tenant))
     await documents.put([(Document("a", title="old"), None)])
     entered, go_on = asyncio.Event(), asyncio.Event()
 
@@ -133,7 +142,7 @@ async def test_a_write_during_an_apply_is_applied_too_and_does_not_wait_for_it(p
 async def test_a_sink_that_is_down_gives_its_claims_back(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("vector")
     [worker] = workers(postgres, sink)
-    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    await TenantDocuments(postgres, Reach(tenant)).put([(Document("a"), None)])
 
     def down(change: Change) -> None:
         raise TierUnavailable("it is down")
@@ -149,7 +158,7 @@ async def test_a_sink_that_is_down_gives_its_claims_back(postgres: Postgres, ten
 async def test_a_cancelled_worker_gives_its_claims_back(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("vector")
     [worker] = workers(postgres, sink)
-    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    await TenantDocuments(postgres, Reach(tenant)).put([(Document("a"), None)])
     entered = asyncio.Event()
 
     async def hang(change: Change) -> None:
@@ -165,23 +174,23 @@ async def test_a_cancelled_worker_gives_its_claims_back(postgres: Postgres, tena
 
 
 async def test_what_a_dead_worker_had_claimed_is_free_when_the_claim_runs_out(postgres: Postgres, tenant: str) -> None:
-    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    await TenantDocuments(postgres, Reach(tenant)).put([(Document("a"), None)])
     dead, alive = DirtyRows(postgres, "vector"), DirtyRows(postgres, "vector")
     claims = await dead.claim(10)
     assert await alive.claim(10) == []
-    await postgres.fetch("UPDATE dirty SET claimed_until = now() - interval '1 second' WHERE claimed_by IS NOT NULL")
+    await sql(postgres, "UPDATE dirty SET claimed_until = now() - interval '1 second' WHERE claimed_by IS NOT NULL")
     assert await alive.claim(10) == claims
     await dead.applied(tenant, claims)  # it was only slow: what it says no longer counts
-    assert await TenantDocuments(postgres, tenant).pending(["a"]) == 2
+    assert await TenantDocuments(postgres, Reach(tenant)).pending(["a"]) == 2
     await alive.applied(tenant, claims)
-    assert await TenantDocuments(postgres, tenant).pending(["a"]) == 1
+    assert await TenantDocuments(postgres, Reach(tenant)).pending(["a"]) == 1
 
 
 async def test_a_renewed_claim_lasts_and_a_released_one_ends(postgres: Postgres, tenant: str) -> None:
-    await TenantDocuments(postgres, tenant).put([(Document("a"), None)])
+    await TenantDocuments(postgres, Reach(tenant)).put([(Document("a"), None)])
     one, two = DirtyRows(postgres, "vector"), DirtyRows(postgres, "vector")
     claims = await one.claim(10)
-    await postgres.fetch("UPDATE dirty SET claimed_until = now() - interval '1 second' WHERE claimed_by IS NOT NULL")
+    await sql(postgres, "UPDATE dirty SET claimed_until = now() - interval '1 second' WHERE claimed_by IS NOT NULL")
     await one.renew(claims)
     assert await two.claim(10) == []
     await two.release(claims)  # not its own
@@ -195,7 +204,7 @@ async def test_a_renewed_claim_lasts_and_a_released_one_ends(postgres: Postgres,
 async def test_a_poison_document_is_set_aside_and_its_neighbours_go_through(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("vector")
     [worker] = workers(postgres, sink)
-    documents = TenantDocuments(postgres, tenant)
+    documents = TenantDocuments(postgres, Reach(tenant))
     await documents.put([(Document(id), None) for id in ("a", "poison", "z")])
 
     def refuse(change: Change) -> None:
@@ -205,8 +214,9 @@ async def test_a_poison_document_is_set_aside_and_its_neighbours_go_through(post
     sink.before = refuse
     await drain(worker)
     assert set(sink.now) == {"a", "z"}
-    row = await postgres.fetchrow(
-        "SELECT attempts, error, next_try > now() AS later FROM dirty WHERE document_id = 'poison' AND sink = 'vector'"
+    [row] = await sql(
+        postgres,
+        "SELECT attempts, error, next_try > now() AS later FROM dirty WHERE document_id = 'poison' AND sink = 'vector'",
     )
     assert (row["attempts"], row["later"]) == (1, True)
     assert "cannot hold this" in row["error"]
@@ -219,7 +229,7 @@ async def test_a_poison_document_is_set_aside_and_its_neighbours_go_through(post
 async def test_a_tombstone_stays_until_every_sink_has_applied_it(postgres: Postgres, tenant: str) -> None:
     vector, graph = Recorder("vector"), Recorder("graph")
     one, two = workers(postgres, vector, graph)
-    documents = TenantDocuments(postgres, tenant)
+    documents = TenantDocuments(postgres, Reach(tenant))
     await documents.put([(Document("a"), None)])
     await drain(one, two)
     await documents.delete("a")
@@ -228,12 +238,12 @@ async def test_a_tombstone_stays_until_every_sink_has_applied_it(postgres: Postg
     assert await documents.pending(["a"]) == 1
     await drain(two)
     assert "a" not in graph.now
-    assert (await postgres.fetchrow("SELECT count(*) FROM dirty"))[0] == 0
+    assert await sql(postgres, "SELECT FROM dirty WHERE tenant_id = $1", tenant) == []
 
 
 async def test_a_document_written_again_before_its_deletion_was_applied_stays(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("vector")
-    documents = TenantDocuments(postgres, tenant)
+    documents = TenantDocuments(postgres, Reach(tenant))
     await documents.put([(Document("a", title="one"), None)])
     await documents.delete("a")
     await documents.put([(Document("a", title="two"), None)])
@@ -244,7 +254,7 @@ async def test_a_document_written_again_before_its_deletion_was_applied_stays(po
 async def test_links_follow_their_source_and_arrive_with_their_target(postgres: Postgres, tenant: str) -> None:
     sink = Recorder("graph")
     [worker] = workers(postgres, sink)
-    documents = TenantDocuments(postgres, tenant)
+    documents = TenantDocuments(postgres, Reach(tenant))
     link = Edge("a", "b", "supports", 0.5)
     await documents.put([(Document("a"), [link])])
     await drain(worker)
@@ -261,7 +271,7 @@ async def test_many_writers_and_workers_on_the_same_documents_never_lock_each_ot
 ) -> None:
     sinks = [Recorder("vector"), Recorder("graph")]
     running = [asyncio.create_task(worker.run()) for worker in workers(postgres, *sinks)]
-    documents = TenantDocuments(postgres, tenant)
+    documents = TenantDocuments(postgres, Reach(tenant))
     ids = [f"d{n}" for n in range(40)]
 
     async def write(number: int) -> None:

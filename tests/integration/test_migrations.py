@@ -23,9 +23,8 @@ TWO = Migration("0002_two.sql", "ALTER TABLE one ADD COLUMN m int;")
 async def postgres(braid: Running) -> AsyncIterator[Postgres]:
     """An empty database."""
     name = f"migrations_{next(_numbers)}"
-    await braid.engines.postgres.fetch(f"CREATE DATABASE {name}")
-    url = (braid.engines.addresses.postgres_url or "").replace("/postgres?", f"/{name}?")
-    opened = Postgres(url, pool_size=10, acquire_timeout_s=5)
+    await braid.sql(f"CREATE DATABASE {name}")
+    opened = Postgres(braid.database(name), pool_size=10, acquire_timeout_s=5)
     await opened.open()
     yield opened
     await opened.close()

@@ -116,7 +116,7 @@ async def test_nobody_changes_what_is_not_theirs(braid: Running) -> None:
 async def test_a_foreign_or_stale_hit_in_a_derived_engine_vanishes_when_hydrated(braid: Running) -> None:
     """Whatever Qdrant and FalkorDB hold: a document that PostgreSQL does not know for this tenant never comes back."""
     key = await braid.key()
-    client, tenant = braid.client(key), (await braid.app.state.braid.keys.check(key)).tenant
+    client, tenant = braid.client(key), await braid.tenant_of(key)
     await client.put("/v1/documents/real?wait=true", json={"title": "walrus", "entities": ["Walrus"]})
     ghosts = [Document(f"ghost-{n}", title="walrus", entities=("Walrus",)) for n in range(30)]
     await braid.engines.vectors.upsert(tenant, [(ghost, [1.0] * 256) for ghost in ghosts])
