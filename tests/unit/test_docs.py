@@ -80,16 +80,21 @@ def bounds(field: Any) -> str:
         return ", ".join(get_args(field.annotation))
     low = [f"{bound.ge:,}" for bound in field.metadata if isinstance(bound, annotated_types.Ge)]
     high = [f"{bound.le:,}" for bound in field.metadata if isinstance(bound, annotated_types.Le)]
-    pattern = [f"`{bound.pattern}`" for bound in field.metadata if getattr(bound, "pattern", None)]
+    pattern = [cell(f"`{bound.pattern}`") for bound in field.metadata if getattr(bound, "pattern", None)]
     spans = {(1, 1): "{} to {}", (1, 0): "from {}", (0, 1): "up to {}"}
     return "".join(pattern) or spans.get((len(low), len(high)), "").format(*low, *high)
+
+
+def cell(content: str) -> str:
+    """A pipe ends a table's cell, even within code."""
+    return content.replace("|", "\\|")
 
 
 def setting_rows() -> list[str]:
     rows = []
     for name, field in Settings.model_fields.items():
         default = "unset" if field.default in (None, "") else f"`{str(field.default).replace('True', 'true')}`"
-        about = html.escape(field.description or "", quote=False)
+        about = cell(html.escape(field.description or "", quote=False))
         rows.append(f"| `BRAID_{name.upper()}` | {default} | {bounds(field)} | {about} |")
     return rows
 
