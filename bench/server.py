@@ -16,9 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.app import EMBEDDED_ROLE, make_key, with_user
 from service.embedded import running
-from service.stores.keys import Keys
+from service.stores.keys import Keys, NewKey
 from service.stores.postgres import Postgres
+from service.stores.tenants import Tenants
 
 START_SECONDS = 60
 STOP_SECONDS = 20
@@ -96,11 +98,11 @@ async def _make_key(data_dir: Path, pepper: str) -> str:
     addresses = running(data_dir)
     if addresses is None or addresses.postgres_url is None:
         raise BenchError("Braid answers, but its data folder names no PostgreSQL")
-    postgres = Postgres(addresses.postgres_url, pool_size=2)
+    postgres = Postgres(with_user(addresses.postgres_url, EMBEDDED_ROLE), pool_size=2)
     await postgres.open()
     try:
         keys = Keys(postgres, pepper.encode(), time.monotonic)
-        return await keys.create(await keys.create_tenant("bench"))
+        return await make_key(Tenants(postgres), keys, "bench", NewKey())
     finally:
         await postgres.close()
 

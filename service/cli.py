@@ -22,13 +22,13 @@ from rich.table import Table
 from rich.text import Text
 
 from service import __version__
-from service.app import create_app, kept_secret, key_pepper, load_sample
-from service.embedded import EmbeddedEngines, check_platform, running
+from service.app import create_app, kept_secret, key_pepper, load_sample, make_key, postgres_urls, prepare
+from service.embedded import Addresses, EmbeddedEngines, check_platform, running
 from service.errors import BraidError, SetupError
 from service.settings import Settings
-from service.stores.keys import SCOPES, Keys
-from service.stores.migrations import migrate as apply_migrations
+from service.stores.keys import SCOPES, Keys, NewKey
 from service.stores.postgres import Postgres
+from service.stores.tenants import Tenants
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 key_app = typer.Typer(no_args_is_help=True, help="API keys.")
@@ -163,34 +163,50 @@ def _welcome(url: str, key: str | None) -> None:
     print("\n".join([*lines, "", "Ctrl-C stops it."]), flush=True)  # noqa: T201 - plain, so that it can be copied
 
 
+@contextlib.contextmanager
+def _addresses(settings: Settings) -> Iterator[Addresses]:
+    """PostgreSQL by its address, of the running instance, or started for this one command."""
+    found = None if settings.postgres_url else running(settings.data_dir)
+    if settings.postgres_url or found:
+        yield found or Addresses(None, None)
+        return
+    check_platform()
+    engines = EmbeddedEngines(settings.data_dir, postgres=True, falkordb=False)
+    try:
+        yield engines.start()
+    finally:
+        engines.stop()
+
+
+async def _prepare(settings: Settings, addresses: Addresses) -> list[str]:
+    admin_url, url = postgres_urls(settings, addresses)
+    if admin_url is None:
+        raise SetupError("set BRAID_POSTGRES_ADMIN_URL to the address of the role that owns the tables")
+    return await prepare(admin_url, url, embedded=settings.postgres_url is None)
+
+
 @contextlib.asynccontextmanager
 async def _postgres(settings: Settings) -> AsyncIterator[Postgres]:
-    """PostgreSQL by its address, of the running instance, or started for this one command."""
-    async with contextlib.AsyncExitStack() as stack:
-        url = settings.postgres_url.get_secret_value() if settings.postgres_url else None
-        if url is None:
-            found = running(settings.data_dir)
-            url = found.postgres_url if found else None
-        if url is None:
-            check_platform()
-            engines = EmbeddedEngines(settings.data_dir, postgres=True, falkordb=False)
-            stack.callback(engines.stop)
-            url = engines.start().postgres_url
-        postgres = Postgres(url or "", pool_size=2, acquire_timeout_s=5)
-        stack.push_async_callback(postgres.close)
+    """As the service sees it, with the schema up to date where that is ours to do."""
+    with _addresses(settings) as addresses:
+        admin_url, url = postgres_urls(settings, addresses)
+        if admin_url is not None:
+            await _prepare(settings, addresses)
+        postgres = Postgres(url, pool_size=2, acquire_timeout_s=5)
         await postgres.open()
-        yield postgres
+        try:
+            yield postgres
+        finally:
+            await postgres.close()
 
 
-@app.command(epilog="Example: BRAID_POSTGRES_URL=postgresql://... braid migrate")
+@app.command(epilog="Example: BRAID_POSTGRES_ADMIN_URL=postgresql://... braid migrate")
 def migrate() -> None:
     """Apply the migrations that the database does not have yet."""
 
-    async def run() -> list[str]:
-        async with _postgres(_settings()) as postgres:
-            return await apply_migrations(postgres)
-
-    done = asyncio.run(run())
+    settings = _settings()
+    with _addresses(settings) as addresses:
+        done = asyncio.run(_prepare(settings, addresses))
     out.print(f"Applied {', '.join(done)}." if done else "The database is up to date.")
 
 
@@ -198,6 +214,7 @@ def migrate() -> None:
 def key_create(
     tenant: Annotated[str, typer.Option(help="the tenant's name; made if it is new")],
     scope: Annotated[list[str] | None, typer.Option(help="search, write; both if not given")] = None,
+    name: Annotated[str, typer.Option(help="what the key is for; up to two live keys share a name")] = "default",
 ) -> None:
     """Make an API key. It is shown once and kept only as a digest."""
     unknown = set(scope or ()) - set(SCOPES)
@@ -207,9 +224,8 @@ def key_create(
     async def run() -> str:
         settings = _settings()
         async with _postgres(settings) as postgres:
-            await apply_migrations(postgres)
             keys = Keys(postgres, key_pepper(settings), lambda: 0.0)
-            return await keys.create(await keys.create_tenant(tenant), scope or SCOPES)
+            return await make_key(Tenants(postgres), keys, tenant, NewKey(name=name, scopes=scope or SCOPES))
 
     print(asyncio.run(run()))  # noqa: T201 - plain, for scripts
 

@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from service.api.fields import MAX_BULK
 from service.api.handlers import field_errors
-from service.api.schemas import MAX_BULK, DocumentBody, DocumentIn
+from service.api.schemas import DocumentBody, DocumentIn
 from service.errors import InvalidInput
 from service.indexing import Linked, Writer
 from service.model import Reach

@@ -18,9 +18,11 @@ from service.api.answers import (
 )
 from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status_of
 from service.api.deps import Author, Reader, StateDep, Wait
+from service.api.fields import MAX_BULK, Id, Namespace
+from service.api.filters import FilterIn
 from service.api.handlers import MISSING, PROBLEMS, field_errors
 from service.api.middleware import NDJSON
-from service.api.schemas import MAX_BULK, DocumentBody, DocumentIn, FilterIn, Id, Namespace
+from service.api.schemas import DocumentBody, DocumentIn
 from service.errors import InvalidInput, NotFound
 from service.model import Filter
 

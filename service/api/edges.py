@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from service.api.answers import JSON, BulkOut, DeletedOut
 from service.api.deps import Author, State, StateDep, Wait
+from service.api.fields import MAX_BULK
 from service.api.handlers import PROBLEMS, field_errors
-from service.api.schemas import MAX_BULK, EdgeIn, EdgeKey
+from service.api.schemas import EdgeIn, EdgeKey
 from service.stores.keys import Caller
 
 router = APIRouter(prefix="/v1/edges", tags=["edges"], responses=PROBLEMS)

@@ -1,128 +1,26 @@
-"""What travels over HTTP: every field with its bound. Pydantic stays on this side of the edge."""
+"""What travels over HTTP: bodies, made of bounded fields. Pydantic stays on this side of the edge."""
 
 from __future__ import annotations
 
-import math
-import re
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    model_validator,
+from pydantic import ConfigDict, Field, model_validator
+
+from service.api.fields import (
+    MAX_CONTENT,
+    Id,
+    Metadata,
+    Moment,
+    Name,
+    Namespace,
+    QueryText,
+    Strict,
+    Text,
+    Unit,
+    Vector,
 )
-
-from service.facets import key_facet, tag_facet, type_facet, value_facet
-from service.model import Document, Edge, Filter, NumberRange, Query, Reach
-
-MAX_QUERY = 1024
-MAX_TERMS = 64
-MAX_CONTENT = 262_144
-MAX_METADATA_VALUES = 256
-MAX_DEPTH = 8
-MAX_VECTOR = 8192
-MAX_FILTERS = 32
-MAX_BULK = 1000
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _storable(text: str) -> str:
-    """What PostgreSQL can hold: no NUL, no lone surrogate."""
-    if "\x00" in text:
-        raise ValueError("must not contain NUL characters")
-    if not text.isascii() and _SURROGATE.search(text):
-        raise ValueError("must be valid Unicode: it contains a lone surrogate")
-    return text
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must not contain control characters")
-    return text
-
-
-def _decoded(id: str) -> str:
-    """Bytes that are not UTF-8 arrive as U+FFFD, so two ids in a path could become one."""
-    if "\ufffd" in id:
-        raise ValueError("must be valid UTF-8")
-    return id
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
-
-
-def _few_terms(text: str) -> str:
-    if len(text.split()) > MAX_TERMS:
-        raise ValueError(f"must have at most {MAX_TERMS} terms")
-    return text
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be blank")
-    return text
-
-
-def _finite(vector: list[float]) -> list[float]:
-    if not all(map(math.isfinite, vector)):
-        raise ValueError("must hold finite numbers only")
-    return vector
-
-
-def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Refuses what some engine could not hold: too many values, too deep, too long, NUL, NaN, huge integers."""
-    count = 0
-    todo: list[tuple[Any, int]] = [(metadata, 0)]
-    while todo:
-        value, depth = todo.pop()
-        count += 1
-        if count > MAX_METADATA_VALUES or depth > MAX_DEPTH:
-            raise ValueError(f"must hold at most {MAX_METADATA_VALUES} values, nested at most {MAX_DEPTH} deep")
-        if isinstance(value, dict):
-            todo += [(key, depth) for key in value] + [(v, depth + 1) for v in value.values()]
-        elif isinstance(value, list):
-            todo += [(v, depth + 1) for v in value]
-        else:
-            _bounded_scalar(value)
-    return metadata
-
-
-def _bounded_scalar(value: Any) -> None:
-    if isinstance(value, str):
-        if len(value) > 4096:
-            raise ValueError("must hold strings of at most 4096 characters")
-        _storable(value)
-    elif isinstance(value, int) and abs(value) > 2**53:
-        raise ValueError("must hold integers between -2^53 and 2^53")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("must hold finite numbers only")
-
-
-Text = Annotated[str, AfterValidator(_storable)]
-QueryText = Annotated[Text, Field(max_length=MAX_QUERY), AfterValidator(_few_terms)]
-SomeQueryText = Annotated[QueryText, AfterValidator(_not_blank)]
-Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
-Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable), AfterValidator(_decoded)]
-Namespace = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/@-]+$")]
-Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR), AfterValidator(_finite)]
-Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
-Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
-
-
-class Strict(BaseModel):
-    """Unknown fields are rejected, so a typing error is seen."""
-
-    model_config = ConfigDict(extra="forbid")
+from service.api.filters import FilterIn
+from service.model import Document, Edge, Query, Reach
 
 
 class LinkIn(Strict):
@@ -216,94 +114,6 @@ class EdgeKey(Strict):
     source: Id
     target: Id
     type: Name | None = None
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, (dict, list)):
-        raise ValueError("must be a string, a number, true, false or null")  # noqa: TRY004 - pydantic wants a ValueError
-    _bounded_scalar(value)
-    return value
-
-
-def _kind(value: Any) -> str:
-    return CONDITION if isinstance(value, (dict, Condition)) else VALUE
-
-
-# Union members have a name in pydantic's error paths; these are told apart from a caller's own keys by the bracket.
-VALUE, CONDITION, ONE, MANY = "‹value›", "‹condition›", "‹one›", "‹many›"
-Scalar = Annotated[Any, AfterValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean", "null"]})]
-
-
-class Condition(Strict):
-    """A test of one metadata field. Ranges are for numbers."""
-
-    in_: Annotated[list[Scalar], Field(min_length=1, max_length=256)] | None = Field(None, alias="in")
-    gte: float | None = Field(None, allow_inf_nan=False)
-    gt: float | None = Field(None, allow_inf_nan=False)
-    lte: float | None = Field(None, allow_inf_nan=False)
-    lt: float | None = Field(None, allow_inf_nan=False)
-    exists: Literal[True] | None = None
-
-    @model_validator(mode="after")
-    def _tests_something(self) -> Condition:
-        if self.in_ is None and self.exists is None and not self._bounds():
-            raise ValueError("give one of `in`, `gte`, `gt`, `lte`, `lt`, `exists`")
-        return self
-
-    def _bounds(self) -> dict[str, float]:
-        return {k: v for k in ("gte", "gt", "lte", "lt") if (v := getattr(self, k)) is not None}
-
-    def groups(self, path: str) -> list[tuple[str, ...]]:
-        groups = [] if self.in_ is None else [tuple(value_facet(path, value) for value in self.in_)]
-        return groups + ([(key_facet(path),)] if self.exists else [])
-
-    def ranges(self, path: str) -> list[NumberRange]:
-        bounds = self._bounds()
-        return [NumberRange(path, **bounds)] if bounds else []
-
-
-Test = Annotated[
-    Annotated[Condition, Tag(CONDITION)] | Annotated[Scalar, Tag(VALUE)],
-    Discriminator(_kind),
-]
-Types = Annotated[
-    Annotated[Name, Tag(ONE)] | Annotated[list[Name], Field(min_length=1, max_length=64), Tag(MANY)],
-    Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
-]
-
-
-class FilterIn(Strict):
-    """Every part must hold. A list means: any of these."""
-
-    type: Types | None = None
-    tags: Annotated[list[Name], Field(min_length=1, max_length=64)] | None = Field(
-        None, description="carries any of these tags"
-    )
-    metadata: dict[Annotated[Text, Field(max_length=512)], Test] = Field(
-        default_factory=dict,
-        max_length=MAX_FILTERS,
-        examples=[
-            {"author": "ada", "year": {"gte": 2024}, "status": {"in": ["open", "held"]}, "ticket": {"exists": True}}
-        ],
-    )
-    created_after: Moment | None = Field(None, description="at or after this moment")
-    created_before: Moment | None = Field(None, description="before this moment")
-
-    def to_filter(self) -> Filter:
-        groups: list[tuple[str, ...]] = []
-        ranges: list[NumberRange] = []
-        if self.type is not None:
-            types = [self.type] if isinstance(self.type, str) else self.type
-            groups.append(tuple(map(type_facet, types)))
-        if self.tags is not None:
-            groups.append(tuple(map(tag_facet, self.tags)))
-        for path, test in self.metadata.items():
-            if isinstance(test, Condition):
-                groups += test.groups(path)
-                ranges += test.ranges(path)
-            else:
-                groups.append((value_facet(path, test),))
-        return Filter(tuple(groups), tuple(ranges), self.created_after, self.created_before)
 
 
 class Weights(Strict):

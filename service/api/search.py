@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 
 from service.api.answers import JSON, SearchOut, search_body
 from service.api.deps import Reader, State, StateDep
+from service.api.fields import Namespace, SomeQueryText
 from service.api.handlers import PROBLEMS
-from service.api.schemas import Namespace, SearchIn, SomeQueryText, Weights
+from service.api.schemas import SearchIn, Weights
 from service.errors import InvalidInput
 from service.stores.keys import Caller
 

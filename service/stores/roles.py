@@ -43,5 +43,5 @@ async def refuse_powerful(postgres: Postgres) -> None:
         )
     if not who["serves"]:
         raise SetupError(
-            f"the role {who['name']} is not a member of {SERVICE}: run `braid migrate` with BRAID_POSTGRES_ADMIN_URL set"
+            f"the role {who['name']} is not a member of {SERVICE}: run `braid migrate` with BRAID_POSTGRES_ADMIN_URL"
         )
