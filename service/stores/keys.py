@@ -75,7 +75,7 @@ class NewKey:
 
 
 class Keys:
-    """Makes, checks and revokes keys. A good key is remembered for seconds only, so a revoked one soon stops working."""
+    """Makes, checks and revokes keys. A good key is remembered for seconds, so a revoked one soon stops working."""
 
     def __init__(self, postgres: Postgres, pepper: bytes, clock: Callable[[], float], ttl_s: float = 4.0) -> None:
         self._postgres = postgres
