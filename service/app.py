@@ -32,7 +32,7 @@ from service.stores.falkordb import GraphStore
 from service.stores.keys import Keys
 from service.stores.migrations import migrate
 from service.stores.postgres import Postgres
-from service.stores.qdrant import ServerVectorStore, VectorStore
+from service.stores.qdrant import VectorStore
 from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
@@ -150,6 +150,8 @@ def _vector_store(settings: Settings, dimension: int) -> VectorStore:
         from service.stores.qdrant_edge import EdgeVectorStore  # noqa: PLC0415 - has no wheel on some platforms
 
         return EdgeVectorStore(settings.data_dir / "qdrant", dimension)
+    from service.stores.qdrant_server import ServerVectorStore  # noqa: PLC0415 - takes seconds to import
+
     return ServerVectorStore(
         settings.qdrant_url,
         _reveal(settings.qdrant_api_key),
@@ -196,7 +198,7 @@ async def load_sample(state: State) -> str:
     tenant = await state.keys.create_tenant(SAMPLE_TENANT)
     read = [DocumentIn.model_validate(item) for item in sample_documents()]
     await state.writer.put(tenant, [item.to_document(item.id or "") for item in read])
-    await state.writer.settled(tenant, [item.id or "" for item in read], 30_000)
+    await state.writer.settled(tenant, [item.id or "" for item in read], 5000)  # an engine that is down may follow
     return await state.keys.create(tenant)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import orjson
 
-from service.errors import InvalidInput, StoreUnavailable
+from service.errors import InvalidInput, SetupError, StoreUnavailable
 from service.stores.liveness import watched
 
 Connection = Any  # asyncpg ships no types; a pooled connection or a plain one
@@ -41,7 +41,7 @@ class Postgres:
         self._pool: Any = None
 
     async def open(self) -> None:
-        with _translated():
+        try:
             self._pool = await asyncpg.create_pool(
                 self._url,
                 min_size=1,
@@ -51,6 +51,11 @@ class Postgres:
                 init=_speak_json,
                 server_settings={"application_name": "braid", "jit": "off"},
             )
+        except (*_GONE, asyncpg.PostgresError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise SetupError(f"cannot connect to PostgreSQL ({reason}): check BRAID_POSTGRES_URL") from error
+        except ValueError as error:  # its text may quote a part of the password
+            raise SetupError("cannot read BRAID_POSTGRES_URL: write postgresql://user:password@host:5432/db") from error
 
     async def close(self) -> None:
         if self._pool is None:

@@ -14,8 +14,9 @@ from service.errors import SetupError, TierInvalid, TierUnavailable
 from service.facets import tag_facet, type_facet, value_facet
 from service.model import Document, Filter, NumberRange, Query
 from service.stores.embedder import NoEmbedder
-from service.stores.qdrant import ServerVectorStore, VectorStore
+from service.stores.qdrant import VectorStore
 from service.stores.qdrant_edge import EdgeVectorStore
+from service.stores.qdrant_server import ServerVectorStore
 from service.tiers.vector import VectorTier
 
 ADA = "11111111-1111-4111-8111-111111111111"
