@@ -211,7 +211,7 @@ GRANT USAGE ON SCHEMA public TO braid_service, braid_search;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tenants, projects, namespaces, documents, edges, dirty, usage TO braid_service;
 GRANT SELECT, INSERT, UPDATE ON api_keys TO braid_service;
 GRANT SELECT, INSERT ON audit TO braid_service;
-GRANT USAGE ON SEQUENCE document_version TO braid_service;
+GRANT USAGE, SELECT ON SEQUENCE document_version TO braid_service;
 GRANT SELECT ON schema_migrations TO braid_service;
 GRANT SELECT ON documents, api_keys, tenants TO braid_search;
 

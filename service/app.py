@@ -35,7 +35,7 @@ from service.stores.falkordb import GraphStore
 from service.stores.keys import Keys, NewKey
 from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
-from service.stores.qdrant import ServerVectorStore, VectorStore
+from service.stores.qdrant import VectorStore
 from service.stores.tenants import Tenants, record
 from service.tiers import Tier
 from service.tiers.graph import GraphTier
@@ -188,6 +188,8 @@ def _vector_store(settings: Settings, dimension: int) -> VectorStore:
         from service.stores.qdrant_edge import EdgeVectorStore  # noqa: PLC0415 - has no wheel on some platforms
 
         return EdgeVectorStore(settings.data_dir / "qdrant", dimension)
+    from service.stores.qdrant_server import ServerVectorStore  # noqa: PLC0415 - takes seconds to import
+
     return ServerVectorStore(
         settings.qdrant_url,
         _reveal(settings.qdrant_api_key),

@@ -1,9 +1,10 @@
-"""The `braid` command."""
+"""The `braid` command. Most of it only talks HTTP, so what takes long to import is imported where it is needed."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import signal
@@ -13,22 +14,22 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import httpx
+import orjson
 import typer
 import uvicorn
 from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from service import __version__
-from service.app import create_app, kept_secret, key_pepper, load_sample, make_key, postgres_urls, prepare
-from service.embedded import Addresses, EmbeddedEngines, check_platform, running
+from service.embedded import Addresses, EmbeddedEngines, announce, announced, check_platform, running
 from service.errors import BraidError, SetupError
 from service.settings import Settings
 from service.stores.keys import SCOPES, Keys, NewKey
 from service.stores.postgres import Postgres
 from service.stores.tenants import Tenants
+from service.ui.terminal import drawn, plain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 key_app = typer.Typer(no_args_is_help=True, help="API keys.")
@@ -36,13 +37,15 @@ app.add_typer(key_app, name="key")
 out = Console()
 err = Console(stderr=True, soft_wrap=True)
 
-COLOURS = {"keyword": "cyan", "vector": "magenta", "graph": "yellow"}
-Url = Annotated[str, typer.Option("--url", envvar="BRAID_URL", help="where Braid answers")]
+Url = Annotated[
+    str | None, typer.Option("--url", envvar="BRAID_URL", help="where Braid answers; default: on this data folder")
+]
 Key = Annotated[str | None, typer.Option("--key", envvar="BRAID_API_KEY", help="an API key; default: the sample's")]
-_LOCAL = "http://127.0.0.1:8080"
 _JSON = "-H 'Content-Type: application/json'"
 _HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
-_FIND_HELLO = '{"query": "first document", "limit": 1, "explain": true}'
+_FIND_HELLO = '{"query": "hello Braid", "limit": 1, "explain": true}'
+_BATCH_ITEMS = 500
+_BATCH_BYTES = 4 * 1024 * 1024
 
 
 def main() -> None:
@@ -53,8 +56,8 @@ def main() -> None:
         _fail(str(error))
     except httpx.ConnectError:
         _fail("nothing answers there: start Braid with `make serve` or `braid serve`, or pass --url")
-    except httpx.HTTPError as error:
-        _fail(f"the request failed: {error}")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        _fail(f"the request failed: {str(error) or type(error).__name__}")
 
 
 def _fail(message: str) -> NoReturn:
@@ -83,11 +86,15 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 def serve() -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
     settings = _settings()
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpcore"):
-        logging.getLogger(chatty).setLevel("WARNING")
+    _log(settings.log_level)
     listener = _listen(settings.host, settings.port)
     asyncio.run(_serve(settings, listener))
+
+
+def _log(level: str) -> None:
+    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore", "asyncpg.pool"):  # the last logs tracebacks of what we say in a line
+        logging.getLogger(chatty).setLevel("ERROR")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -98,9 +105,18 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()
     except OSError as error:
-        raise SetupError(f"cannot listen on {host}:{port} ({error.strerror}): set BRAID_PORT to a free port") from None
+        taken = error.errno == errno.EADDRINUSE
+        remedy = "set BRAID_PORT to a free port" if taken else "check BRAID_HOST and BRAID_PORT"
+        raise SetupError(f"cannot listen on {host}:{port} ({error.strerror}): {remedy}") from None
     return listener
+
+
+def _url(host: str, port: int) -> str:
+    """The address to type: one that stands for all of a machine's is no place to go to."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not listened on here
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -112,6 +128,8 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
+    from service.app import create_app  # noqa: PLC0415 - it takes long
+
     api = create_app(settings)
     config = uvicorn.Config(api, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
     server = _Server(config)
@@ -123,7 +141,9 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for this
             await asyncio.sleep(0.01)
-        _welcome(f"http://{settings.host}:{listener.getsockname()[1]}", key)
+        url = _url(settings.host, listener.getsockname()[1])
+        announce(settings.data_dir, url)
+        _welcome(url, key)
         stopped = asyncio.create_task(stopping.wait())
         await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
@@ -137,6 +157,8 @@ async def _sample_key(settings: Settings, state: Any) -> str | None:
         return None
     path = settings.data_dir / "sample.key"
     if not path.exists():
+        from service.app import kept_secret, load_sample  # noqa: PLC0415 - it takes long
+
         out.print("First start: loading the sample documents.")
         key = await load_sample(state)
         return await asyncio.to_thread(kept_secret, path, lambda: key)
@@ -154,7 +176,7 @@ def _welcome(url: str, key: str | None) -> None:
             "",
             "Paste one of these into another terminal:",
             "",
-            f"curl -s '{url}/v1/search?q=antenna&limit=3' {auth}",
+            f"curl -s '{url}/v1/search?q=Halvorsen+dust&limit=3' {auth}",
             "",
             f"curl -s -X PUT '{url}/v1/documents/hello?wait=true' {auth} {_JSON} -d '{_HELLO}'",
             "",
@@ -179,6 +201,8 @@ def _addresses(settings: Settings) -> Iterator[Addresses]:
 
 
 async def _prepare(settings: Settings, addresses: Addresses) -> list[str]:
+    from service.app import postgres_urls, prepare  # noqa: PLC0415 - it takes long
+
     admin_url, url = postgres_urls(settings, addresses)
     if admin_url is None:
         raise SetupError("set BRAID_POSTGRES_ADMIN_URL to the address of the role that owns the tables")
@@ -188,6 +212,8 @@ async def _prepare(settings: Settings, addresses: Addresses) -> list[str]:
 @contextlib.asynccontextmanager
 async def _postgres(settings: Settings) -> AsyncIterator[Postgres]:
     """As the service sees it, with the schema up to date where that is ours to do."""
+    from service.app import postgres_urls  # noqa: PLC0415 - it takes long
+
     with _addresses(settings) as addresses:
         admin_url, url = postgres_urls(settings, addresses)
         if admin_url is not None:
@@ -222,6 +248,8 @@ def key_create(
         raise SetupError(f"unknown scope {', '.join(sorted(unknown))}: there are {', '.join(SCOPES)}")
 
     async def run() -> str:
+        from service.app import key_pepper, make_key  # noqa: PLC0415 - it takes long
+
         settings = _settings()
         async with _postgres(settings) as postgres:
             keys = Keys(postgres, key_pepper(settings), lambda: 0.0)
@@ -230,9 +258,16 @@ def key_create(
     print(asyncio.run(run()))  # noqa: T201 - plain, for scripts
 
 
-def _client(url: str, key: str | None) -> httpx.Client:
+def _address(settings: Settings) -> str:
+    """Where the instance on our data folder answers, or would by these settings."""
+    return announced(settings.data_dir) or _url(settings.host, settings.port)
+
+
+def _client(url: str | None, key: str | None) -> httpx.Client:
+    settings = _settings()
+    url = url or _address(settings)
     if key is None:
-        path = _settings().data_dir / "sample.key"
+        path = settings.data_dir / "sample.key"
         if not path.exists():
             raise SetupError("no API key: pass --key, or set BRAID_API_KEY (braid key create makes one)")
         key = path.read_text().strip()
@@ -251,7 +286,7 @@ def _checked(response: httpx.Response) -> Any:
 @app.command(epilog="Example: braid load documents.jsonl --namespace wiki")
 def load(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="one document or link a line")],
-    url: Url = _LOCAL,
+    url: Url = None,
     key: Key = None,
     namespace: Annotated[str | None, typer.Option(help="for documents that name none")] = None,
 ) -> None:
@@ -266,36 +301,39 @@ def load(
             answer = _checked(client.post(path, json=batch))
             for item in (i for i in answer["items"] if i["status"] == "error"):
                 refused += 1
-                err.print(f"{item['id'] or '(no id)'}: {item['error']}", style="red", markup=False)
+                err.print(
+                    plain(f"{item['id'] or '(no id)'}: {item['error']}"), style="red", markup=False, highlight=False
+                )
             progress.advance(task, len(batch))
     out.print(f"Loaded {total - refused} of {total} lines.")
     if refused:
         raise typer.Exit(1)
 
 
-def _batches(file: Path, namespace: str | None, size: int = 500) -> Iterator[tuple[str, list[Any]]]:
-    """The file's items in batches, each with the path it is posted to."""
+def _batches(file: Path, namespace: str | None) -> Iterator[tuple[str, list[Any]]]:
+    """The file's items in batches that the API takes, each with the path it is posted to."""
     batch: list[Any] = []
-    target = ""
-    with file.open(encoding="utf-8") as lines:
+    target, size = "", 0
+    with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             item = _item(line, number, namespace)
             path = "/v1/edges" if "source" in item and "target" in item else "/v1/documents"
-            if batch and (path != target or len(batch) == size):
+            full = len(batch) == _BATCH_ITEMS or size + len(line) > _BATCH_BYTES
+            if batch and (path != target or full):
                 yield target, batch
-                batch = []
-            target = path
+                batch, size = [], 0
+            target, size = path, size + len(line)
             batch.append(item)
     if batch:
         yield target, batch
 
 
-def _item(line: str, number: int, namespace: str | None) -> dict[str, Any]:
+def _item(line: bytes, number: int, namespace: str | None) -> dict[str, Any]:
     try:
-        item = json.loads(line)
-    except json.JSONDecodeError as error:
+        item = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
         raise SetupError(f"line {number} is not valid JSON: {error}") from None
     if not isinstance(item, dict):
         raise SetupError(f"line {number} is not a JSON object")
@@ -309,7 +347,7 @@ def search(
     namespace: Annotated[list[str] | None, typer.Option(help="search only here; may be repeated")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as it came")] = False,
     debug: Annotated[bool, typer.Option(help="show every tier's numbers and the graph's paths")] = False,
-    url: Url = _LOCAL,
+    url: Url = None,
     key: Key = None,
 ) -> None:
     """Search, and see what each tier contributed."""
@@ -321,65 +359,43 @@ def search(
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
         return
-    out.print(_results_table(answer, debug))
-    for name, tier in answer["tiers"].items():
-        reason = f" ({tier['reason']})" if "reason" in tier else ""
-        out.print(f"[{COLOURS[name]}]■[/] {name}: {tier['status']}{reason}, {tier['hits']} hits, {tier['took_ms']} ms")
-
-
-def _results_table(answer: dict[str, Any], debug: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("score", "contributions", "namespace", "id", "title"):
-        table.add_column(heading, no_wrap=heading != "title")
-    whole = sum(answer["weights"].values()) or 1.0
-    for result in answer["results"]:
-        title = Text(result["title"] or result["content"][:80])
-        if debug:
-            title.append("\n" + "\n".join(_numbers(result["tiers"])), style="dim")
-        table.add_row(f"{result['score']:.3f}", _bar(result["tiers"], whole), result["namespace"], result["id"], title)
-    return table
-
-
-def _bar(tiers: dict[str, Any], whole: float, width: int = 24) -> Text:
-    """One coloured block a tier, as long as its contribution."""
-    bar = Text()
-    for name, share in tiers.items():
-        bar.append("█" * max(1, round(width * share["contribution"] / whole)), style=COLOURS[name])
-    return bar
-
-
-def _numbers(tiers: dict[str, Any]) -> Iterator[str]:
-    for name, share in tiers.items():
-        yield (
-            f"{name} #{share['rank']}: raw {share['raw']:.4f}, normalised {share['normalised']:.3f} ({share['rule']}), "
-            f"weight {share['weight']:.2f}, gives {share['contribution']:.3f}"
-        )
-        if "path" in share:
-            yield "  " + " ".join(f"-{step['via']}-> {step['to']}" for step in share["path"])
+    for shown in drawn(answer, debug=debug):
+        out.print(shown, soft_wrap=isinstance(shown, Text))
 
 
 @app.command(epilog="Example: braid doctor")
-def doctor(url: Url = _LOCAL) -> None:
+def doctor(url: Url = None) -> None:
     """Check the settings and each engine, and say what is wrong."""
     settings = _settings()
-    found = asyncio.run(_examine(settings, url))
+    _log("error")
+    if url is None and running(settings.data_dir) is not None:
+        url = _address(settings)
+    where = url or f"the engines, started on {settings.data_dir} for this check"
+    out.print(f"Asking {where}.", markup=False, highlight=False, soft_wrap=True)
+    found = {"settings": None} | asyncio.run(_ask(url) if url else _try_start(settings))
     for name, problem in found.items():
-        out.print(f"[green]ok[/]    {name}" if problem is None else f"[red]wrong[/] {name}: {problem}")
+        verdict = Text("ok    ", "green") if problem is None else Text("wrong ", "red")
+        out.print(verdict.append(f"{name}: {problem}" if problem else name, "default"), soft_wrap=True)
     if any(found.values()):
         raise typer.Exit(1)
 
 
-async def _examine(settings: Settings, url: str) -> dict[str, str | None]:
-    """Asks the running instance, which alone may open embedded Qdrant; starts one for the look where none runs."""
-    if running(settings.data_dir) is not None:
-        async with httpx.AsyncClient(base_url=url, timeout=5) as client:
-            return _engines((await client.get("/readyz")).json())
+async def _ask(url: str) -> dict[str, str | None]:
+    """A running instance, which alone may open embedded Qdrant."""
+    async with httpx.AsyncClient(base_url=url, timeout=5) as client:
+        answer = await client.get("/readyz")
+    return _engines(answer.json() if answer.status_code == 503 else _checked(answer))
+
+
+async def _try_start(settings: Settings) -> dict[str, str | None]:
+    from service.app import create_app  # noqa: PLC0415 - it takes long
+
     api = create_app(settings)
     try:
         async with api.router.lifespan_context(api):
             transport = httpx.ASGITransport(app=api)
             async with httpx.AsyncClient(transport=transport, base_url="http://doctor") as client:
-                return {"settings": None} | _engines((await client.get("/readyz")).json())
+                return _engines((await client.get("/readyz")).json())
     except BraidError as error:
         return {"start": str(error)}
 

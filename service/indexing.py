@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -123,15 +123,26 @@ class Writer:
 
     async def settled(self, reach: Reach, ids: Sequence[str], timeout_ms: int) -> bool:
         """Waits until every sink has applied these documents; False when that took too long."""
-        pause = 0.005
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while await self.documents(reach).pending(ids):
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 1.5, 0.1)
-        except TimeoutError:
-            return False
-        return True
+        documents = self.documents(reach)
+        return await _until(lambda: documents.pending(ids), timeout_ms)
+
+    async def settled_since(self, reach: Reach, version: int, timeout_ms: int) -> bool:
+        """The same for all that was written since, however many they are."""
+        documents = self.documents(reach)
+        last = await documents.last_version()
+        return await _until(lambda: documents.pending_between(version, last), timeout_ms)
+
+
+async def _until(pending: Callable[[], Awaitable[int]], timeout_ms: int) -> bool:
+    pause = 0.005
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while await pending():
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, 0.1)
+    except TimeoutError:
+        return False
+    return True
 
 
 def without_repeats(pairs: Sequence[Linked]) -> list[list[Linked]]:

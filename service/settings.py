@@ -30,7 +30,9 @@ class Settings(BaseSettings):
     qdrant_collection: str = Field(
         "braid", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="alias under which the collection is reached"
     )
-    falkordb_url: str | None = Field(None, description="redis://host:6379, or rediss:// for TLS")
+    falkordb_url: str | None = Field(
+        None, pattern="^(redis|rediss|unix)://", description="redis://host:6379, or rediss:// for TLS"
+    )
     falkordb_password: SecretStr | None = Field(None, description="password of the FalkorDB server")
     key_pepper: SecretStr | None = Field(
         None, description="secret that API key digests are keyed with; needed with BRAID_POSTGRES_URL"

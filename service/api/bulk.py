@@ -66,7 +66,7 @@ class BulkWrite:
         self._answers = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 - closed in __exit__
         self._count = 0
         self._errors = False
-        self._last: list[str] = []
+        self._before = 0
 
     def __enter__(self) -> BulkWrite:
         return self
@@ -77,6 +77,7 @@ class BulkWrite:
         self._answers.close()
 
     async def write(self, items: AsyncIterator[Any]) -> None:
+        self._before = await self._writer.documents(self._reach).last_version()
         batch: list[Linked | dict[str, Any]] = []
         async for item in items:
             batch.append(self._read(item))
@@ -86,8 +87,7 @@ class BulkWrite:
         await self._flush(batch)
 
     async def settled(self, timeout_ms: int) -> bool:
-        """Sinks apply in order of writing, so the last batch is visible last."""
-        return await self._writer.settled(self._reach, self._last, timeout_ms)
+        return await self._writer.settled_since(self._reach, self._before, timeout_ms)
 
     def answer(self, visible: bool | None) -> bytes:
         self._answers.seek(0)
@@ -115,8 +115,6 @@ class BulkWrite:
         answers = iter(await self._put(documents))
         for item in batch:
             self._say(next(answers) if isinstance(item, tuple) else item)
-        if documents:
-            self._last = [document.id for document, _ in documents]
 
     async def _put(self, documents: list[Linked]) -> list[dict[str, Any]]:
         """Writes them together; one by one where PostgreSQL refuses one of them, to find out which."""

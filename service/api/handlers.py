@@ -30,6 +30,11 @@ _TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
 }
 
 
+# Spelt out, as Python's own phrases changed between versions.
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "content_too_large"}
+_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
+
+
 class FieldError(BaseModel):
     """One refused field."""
 
@@ -51,8 +56,12 @@ class Problem(BaseModel):
 
 
 def _described(status: int) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {"description": HTTPStatus(status).phrase, "content": {PROBLEM_JSON: {"schema": schema}}}
+    content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": _title(status), "content": content}
+
+
+def _title(status: int) -> str:
+    return _TITLES.get(status, HTTPStatus(status).phrase)
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {status: _described(status) for status in (400, 401, 403, 413, 422, 503)}
@@ -95,7 +104,7 @@ def problem(
 ) -> Response:
     body = {
         "type": f"urn:braid:problem:{code}",
-        "title": HTTPStatus(status).phrase,
+        "title": _title(status),
         "status": status,
         "detail": detail,
         "instance": request.url.path,
@@ -139,7 +148,7 @@ def _path(location: Sequence[str | int]) -> str:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what the handler is registered for
-    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+    code = _CODES.get(error.status_code, "http_error")
     return problem(request, error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
 
 

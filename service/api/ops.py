@@ -16,6 +16,7 @@ from service import metrics
 from service.api.answers import JSON
 from service.api.deps import StateDep
 from service.errors import BraidError
+from service.stores.documents import SINKS
 
 router = APIRouter(tags=["operations"])
 
@@ -62,7 +63,8 @@ async def prometheus(state: StateDep) -> Response:
     try:
         counts = await state.backlog()
     except BraidError:
-        counts = {}
-    for sink, count in counts.items():
-        metrics.INDEX_BACKLOG.labels(sink).set(count)
+        counts = None
+    if counts is not None:
+        for sink in SINKS:
+            metrics.INDEX_BACKLOG.labels(sink).set(counts.get(sink, 0))
     return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)

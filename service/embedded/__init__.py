@@ -13,13 +13,14 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from service.embedded import falkordb, postgres
 from service.embedded.engine import Readiness, Running
 from service.embedded.lock import DataDirLock
 from service.errors import SetupError
 
-__all__ = ["Addresses", "EmbeddedEngines", "check_platform", "running"]
+__all__ = ["Addresses", "EmbeddedEngines", "announce", "announced", "check_platform", "running"]
 
 READY_TIMEOUT = 30.0
 PROBE_PAUSE = 0.02
@@ -86,19 +87,26 @@ class EmbeddedEngines:
         for started in self._running:
             _wait_until_ready(started)
         addresses = Addresses(first.url if first else None, second.url if second else None)
-        _write_run_json(self._data_dir, addresses)
+        _write_run_json(self._data_dir, {"pid": os.getpid(), **asdict(addresses)})
         return addresses
 
 
 def running(data_dir: Path) -> Addresses | None:
     """The addresses of the instance that runs on this folder, if one does and is ready."""
-    if not DataDirLock(data_dir).held():
-        return None
-    try:
-        written = json.loads(_run_json(data_dir).read_text())
-    except (OSError, ValueError):
-        return None
-    return Addresses(written["postgres_url"], written["falkordb_url"])
+    written = _read_run_json(data_dir)
+    return Addresses(written["postgres_url"], written["falkordb_url"]) if written else None
+
+
+def announce(data_dir: Path, url: str) -> None:
+    """Leave word where the API of this instance answers. Without embedded engines there is no folder to say it in."""
+    if written := _read_run_json(data_dir):
+        _write_run_json(data_dir, written | {"url": url})
+
+
+def announced(data_dir: Path) -> str | None:
+    """Where the API of the instance that runs on this folder answers, if one does."""
+    written = _read_run_json(data_dir)
+    return written.get("url") if written else None
 
 
 def check_platform() -> None:
@@ -152,10 +160,20 @@ def _run_json(data_dir: Path) -> Path:
     return data_dir / "run.json"
 
 
-def _write_run_json(data_dir: Path, addresses: Addresses) -> None:
+def _read_run_json(data_dir: Path) -> dict[str, Any] | None:
+    if not DataDirLock(data_dir).held():
+        return None
+    try:
+        written: dict[str, Any] = json.loads(_run_json(data_dir).read_text())
+    except (OSError, ValueError):
+        return None
+    return written
+
+
+def _write_run_json(data_dir: Path, written: dict[str, Any]) -> None:
     draft = data_dir / "run.json.new"
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump({"pid": os.getpid(), **asdict(addresses)}, file)
+        json.dump(written, file)
     draft.replace(_run_json(data_dir))

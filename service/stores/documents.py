@@ -77,6 +77,11 @@ _PENDING = """
 SELECT count(*) FROM dirty
 WHERE tenant_id = $1 AND document_id = ANY($2::text[]) AND applied_version < wanted_version
 """
+_LAST_VERSION = "SELECT last_value FROM document_version"
+_PENDING_SINCE = """
+SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version > $3 AND wanted_version <= $4
+    AND applied_version < wanted_version AND tenant_id = $1)
+"""
 _GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
 _LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
 _FETCH = (
@@ -168,6 +173,15 @@ class TenantDocuments:
     async def pending(self, ids: Sequence[str]) -> int:
         """How many (document, sink) pairs of these have still to be applied."""
         return int((await self._fetch(_PENDING, list(ids)))[0][0])
+
+    async def last_version(self) -> int:
+        """Every write from here on has a higher one."""
+        async with self._postgres.connection() as connection:
+            return int(await connection.fetchval(_LAST_VERSION))
+
+    async def pending_between(self, first: int, last: int) -> bool:
+        """Whether something this tenant wrote between two moments has still to be applied."""
+        return bool((await self._fetch(_PENDING_SINCE, list(SINKS), first, last))[0][0])
 
     async def get(self, id: str) -> Document | None:
         return next((document_from(row) for row in await self._fetch(_GET, id)), None)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import asyncpg
 import orjson
 
-from service.errors import Forbidden, InvalidInput, StoreUnavailable
+from service.errors import Forbidden, InvalidInput, SetupError, StoreUnavailable
 from service.model import Reach
 from service.stores.liveness import watched
 
@@ -47,7 +47,7 @@ class Postgres:
         self._pool: Any = None
 
     async def open(self) -> None:
-        with _translated():
+        try:
             self._pool = await asyncpg.create_pool(
                 self._url,
                 min_size=1,
@@ -58,6 +58,11 @@ class Postgres:
                 reset=_reset,
                 server_settings={"application_name": "braid", "jit": "off"},
             )
+        except (*_GONE, asyncpg.PostgresError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise SetupError(f"cannot connect to PostgreSQL ({reason}): check BRAID_POSTGRES_URL") from error
+        except ValueError as error:  # its text may quote a part of the password
+            raise SetupError("cannot read BRAID_POSTGRES_URL: write postgresql://user:password@host:5432/db") from error
 
     async def close(self) -> None:
         if self._pool is None:

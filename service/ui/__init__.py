@@ -1,1 +1,1 @@
-"""The pages: plain HTML that talks to the API, with nothing from elsewhere."""
+"""What people look at: pages that talk to the API, with nothing from elsewhere, and the terminal's table."""

