@@ -23,6 +23,7 @@ class Timed:
     http_ms: float
     took_ms: float
     tiers: dict[str, float]
+    degraded: bool
 
     @property
     def slowest_ms(self) -> float:
@@ -46,16 +47,14 @@ class Client:
         self._connection.close()
 
     def search(self, query: str, weights: dict[str, float] | None = None) -> Timed:
-        """One search, timed. An answer that is not whole is no measurement."""
+        """One search, timed; the tiers with the time each of them took."""
         body = orjson.dumps({"query": query, "limit": LIMIT, **({"weights": weights} if weights else {})})
         started = time.perf_counter()
         answer = self._send("/v1/search", body, "application/json")
         http_ms = (time.perf_counter() - started) * 1000
         told = orjson.loads(answer)
-        if told["degraded"]:
-            raise BenchError(f"a tier did not answer: {told['tiers']}")
         tiers = {name: tier["took_ms"] for name, tier in told["tiers"].items() if tier["status"] != "skipped"}
-        return Timed(http_ms, told["took_ms"], tiers)
+        return Timed(http_ms, told["took_ms"], tiers, told["degraded"])
 
     def write(self, lines: Iterable[bytes], *, wait: bool = False) -> dict[str, Any]:
         """Documents as a stream of lines."""

@@ -82,20 +82,20 @@ class Throughput:
 
     clients: int
     searches_per_s: float
-    http_ms: list[float]
+    searches: list[Timed]
 
 
 def throughput(server: Server, corpus: Corpus, count: int, clients: int, step: Step) -> Throughput:
     """`count` fused searches by clients that each ask as soon as they are answered."""
     queries = [f"more {query}" for query in islice(corpus.queries(), count)]
 
-    def ask(some: Sequence[str]) -> list[float]:
-        times = []
+    def ask(some: Sequence[str]) -> list[Timed]:
+        taken = []
         with Client(server) as client:
             for query in some:
-                times.append(client.search(query).http_ms)
+                taken.append(client.search(query))
                 step(1)
-        return times
+        return taken
 
     started = time.perf_counter()
     with ThreadPoolExecutor(clients) as threads:
