@@ -82,7 +82,8 @@ class NumberRange:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A conjunction: one facet of every group in `any_of`, every range, and the creation window.
+    """A conjunction, and through its last two parts a tree: one facet of every group in `any_of`, every range, the
+    creation window; one filter of every group in `one_of`, and not one of `none_of`.
 
     Facets are the strings that `service.facets` derives from a document, so that PostgreSQL, Qdrant and
     FalkorDB all answer the same question: does this document carry one of these strings?
@@ -92,10 +93,14 @@ class Filter:
     ranges: tuple[NumberRange, ...] = ()
     created_after: datetime | None = None
     created_before: datetime | None = None
+    one_of: tuple[tuple[Filter, ...], ...] = ()
+    none_of: tuple[Filter, ...] = ()
 
     @property
     def has_time(self) -> bool:
-        return self.created_after is not None or self.created_before is not None
+        """Whether a moment of creation is asked for, here or further down."""
+        own = self.created_after is not None or self.created_before is not None
+        return own or any(part.has_time for part in (*self.none_of, *(f for group in self.one_of for f in group)))
 
 
 @dataclass(frozen=True, slots=True)

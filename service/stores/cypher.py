@@ -96,32 +96,39 @@ COUNT = "MATCH (d:Document) RETURN count(d)"
 
 
 def filter_clause(filter: Filter) -> tuple[str, dict[str, Any]]:
-    """The condition on a document `d`, and its parameters: $g0, $g1 ... for facets, $r0 ... for ranges."""
-    clauses: list[str] = []
-    params: dict[str, Any] = {}
-    for number, group in enumerate(filter.any_of):
-        clauses.append(f"any(f IN d.facets WHERE f IN $g{number})")
-        params[f"g{number}"] = list(group)
-    for number, bounds in enumerate(filter.ranges):
-        clause, values = _range_clause(f"r{number}", bounds)
-        clauses.append(clause)
-        params |= values
-    for name, operator, moment in (("after", ">=", filter.created_after), ("before", "<", filter.created_before)):
-        if moment is not None:
-            clauses.append(f"d.created {operator} ${name}")
-            params[name] = moment.timestamp()
-    return (f"({' AND '.join(clauses)})" if clauses else ANYTHING), params
+    """The condition on a document `d`, and its parameters: $f0, $f1 ..."""
+    clause = _Clause()
+    return (ANYTHING if filter == Filter() else clause.all(filter)), clause.params
 
 
-def _range_clause(name: str, bounds: NumberRange) -> tuple[str, dict[str, Any]]:
-    params: dict[str, Any] = {name: bounds.path}
-    tests = [f"d.number_paths[i] = ${name}"]
-    for bound, operator in _OPERATORS:
-        value = getattr(bounds, bound)
-        if value is not None:
-            tests.append(f"d.number_values[i] {operator} ${name}{bound}")
-            params[f"{name}{bound}"] = float(value)
-    return f"any(i IN range(0, size(coalesce(d.number_paths, [])) - 1) WHERE {' AND '.join(tests)})", params
+class _Clause:
+    """A condition in the making, with the parameters it has taken so far."""
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] = {}
+
+    def all(self, filter: Filter) -> str:
+        tests = [f"any(f IN d.facets WHERE f IN {self._param(list(group))})" for group in filter.any_of]
+        tests += [self._range(bounds) for bounds in filter.ranges]
+        for operator, moment in ((">=", filter.created_after), ("<", filter.created_before)):
+            if moment is not None:  # coalesce, as NOT of null is not true
+                tests.append(f"coalesce(d.created {operator} {self._param(moment.timestamp())}, false)")
+        tests += [f"({' OR '.join(self.all(part) for part in group)})" for group in filter.one_of]
+        tests += [f"NOT {self.all(part)}" for part in filter.none_of]
+        return f"({' AND '.join(tests) or ANYTHING})"
+
+    def _range(self, bounds: NumberRange) -> str:
+        tests = [f"d.number_paths[i] = {self._param(bounds.path)}"]
+        for bound, operator in _OPERATORS:
+            value = getattr(bounds, bound)
+            if value is not None:
+                tests.append(f"d.number_values[i] {operator} {self._param(float(value))}")
+        return f"any(i IN range(0, size(coalesce(d.number_paths, [])) - 1) WHERE {' AND '.join(tests)})"
+
+    def _param(self, value: Any) -> str:
+        name = f"f{len(self.params)}"
+        self.params[name] = value
+        return f"${name}"
 
 
 def safe_params(params: Mapping[str, Any]) -> dict[str, Any]:

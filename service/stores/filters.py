@@ -23,17 +23,22 @@ def traits_of(document: Document) -> dict[str, Any]:
 
 
 class Condition:
-    """A filter as jsonpath, collecting its operands on the way."""
+    """A filter as jsonpath, collecting its operands on the way. No path where everything passes."""
 
     def __init__(self, filter: Filter) -> None:
         self.operands: dict[str, Any] = {}
+        self.path = None if filter == Filter() else self._all(filter)
+
+    def _all(self, filter: Filter) -> str:
         tests = [self._has_any(group) for group in filter.any_of]
         tests += [self._in_range(bounds) for bounds in filter.ranges]
         if filter.created_after is not None:
             tests.append(f"$.created >= {self._operand(microseconds(filter.created_after))}")
         if filter.created_before is not None:
             tests.append(f"$.created < {self._operand(microseconds(filter.created_before))}")
-        self.path = " && ".join(f"({test})" for test in tests) or None
+        tests += [" || ".join(f"({self._all(part)})" for part in group) for group in filter.one_of]
+        tests += [f"!({self._all(part)})" for part in filter.none_of]
+        return " && ".join(f"({test})" for test in tests) or "1 == 1"
 
     def _operand(self, value: Any) -> str:
         name = f"o{len(self.operands)}"

@@ -64,14 +64,23 @@ class Dialect:
 
 def compile_filter(dialect: Dialect, namespaces: Sequence[str], only: Filter, tenant: str | None = None) -> Any:
     """The tenant, the namespaces and the caller's filter as one conjunction."""
-    groups = [("tenant", [tenant])] if tenant is not None else []
-    groups += [("namespace", list(namespaces)), *(("facets", list(group)) for group in only.any_of)]
-    must = [dialect.field(key=key, match=dialect.match_any(any=values)) for key, values in groups]
+    place = [("tenant", [tenant])] if tenant is not None else []
+    place.append(("namespace", list(namespaces)))
+    return _conjunction(dialect, only, [_among(dialect, key, values) for key, values in place])
+
+
+def _conjunction(dialect: Dialect, only: Filter, must: list[Any]) -> Any:
+    must += [_among(dialect, "facets", group) for group in only.any_of]
     must += [_number_range(dialect, bounds) for bounds in only.ranges]
-    if only.has_time:
+    if only.created_after is not None or only.created_before is not None:
         window = dialect.times(gte=rfc3339(only.created_after), lt=rfc3339(only.created_before))
         must.append(dialect.field(key="created_at", range=window))
-    return dialect.filter(must=must)
+    must += [dialect.filter(should=[_conjunction(dialect, part, []) for part in group]) for group in only.one_of]
+    return dialect.filter(must=must, must_not=[_conjunction(dialect, part, []) for part in only.none_of])
+
+
+def _among(dialect: Dialect, key: str, values: Sequence[str | None]) -> Any:
+    return dialect.field(key=key, match=dialect.match_any(any=list(values)))
 
 
 def matches_nothing(namespaces: Sequence[str], only: Filter) -> bool:

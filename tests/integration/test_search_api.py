@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import httpx
@@ -181,6 +182,19 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"created_after": "2024-05-02T00:00:00Z", "created_before": "2024-05-04T02:00:00+02:00"}, "bc"),
     ({"type": "note", "tags": ["red"], "metadata": {"year": {"lt": 2021}}}, "a"),
     ({"type": "note", "tags": ["blue"]}, ""),
+    ({"metadata": {"author": {"exists": False}}}, "bcd"),
+    ({"not": {"type": "note"}}, "bde"),
+    ({"not": {"metadata": {"year": {"gte": 2000}}}}, "de"),
+    ({"not": {"created_after": "2024-05-02T00:00:00Z"}}, "a"),
+    ({"not": {}}, ""),
+    ({"any": [{"type": "log"}, {"metadata": {"author": "Ada"}}]}, "be"),
+    ({"any": [{"tags": ["red"], "type": "note"}, {"created_after": "2024-05-05T00:00:00Z"}]}, "ae"),
+    ({"any": [{"type": "nothing"}]}, ""),
+    ({"all": [{"any": [{"type": "note"}, {"type": "log"}]}, {"any": [{"tags": ["red"]}, {"tags": ["blue"]}]}]}, "ab"),
+    ({"all": [{"created_after": "2024-05-02T00:00:00Z"}, {"created_before": "2024-05-04T00:00:00Z"}]}, "bc"),
+    ({"type": "note", "not": {"any": [{"tags": ["red"]}, {"metadata": {"ok": True}}]}}, ""),
+    ({"not": {"not": {"type": "log"}}}, "b"),
+    ({"not": {"all": [{"tags": ["red"]}, {"type": "note"}]}}, "bcde"),
 ]
 
 
@@ -199,6 +213,26 @@ class TestFilters:
     ) -> None:
         found = {tier: await ids(filterable, "walrus", filter=filter, weights=only(tier)) for tier in TIERS}
         assert {tier: "".join(sorted(some)) for tier, some in found.items()} == dict.fromkeys(TIERS, expected)
+
+    async def test_every_engine_agrees_on_any_tree_of_filters(self, filterable: httpx.AsyncClient) -> None:
+        leaves = [filter for filter, _ in FILTERS if filter]
+        dice = random.Random(81)
+
+        def grow(depth: int) -> dict[str, Any]:
+            kind = dice.choice(["leaf", "leaf", "not", "any", "all"]) if depth < 3 else "leaf"
+            if kind == "leaf":
+                return dice.choice([leaf for leaf in leaves if not {"any", "all", "not"} & set(leaf)])
+            if kind == "not":
+                return {"not": grow(depth + 1)}
+            return {kind: [grow(depth + 1) for _ in range(dice.randint(1, 3))]}
+
+        found_some = 0
+        for _ in range(40):
+            filter = grow(0)
+            by_tier = {t: sorted(await ids(filterable, "walrus", filter=filter, weights=only(t))) for t in TIERS}
+            assert by_tier["keyword"] == by_tier["vector"] == by_tier["graph"], filter
+            found_some += bool(by_tier["keyword"])
+        assert found_some > 10
 
     async def test_a_filter_is_applied_before_the_cut(self, client: httpx.AsyncClient) -> None:
         """Three hundred better matches must not push the wanted one out of a tier's list."""
