@@ -17,6 +17,7 @@ import httpx
 import orjson
 import typer
 import uvicorn
+import uvloop
 from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -88,7 +89,8 @@ def serve() -> None:
     settings = _settings()
     _log(settings.log_level)
     listener = _listen(settings.host, settings.port)
-    asyncio.run(_serve(settings, listener))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, listener))
 
 
 def _log(level: str) -> None:

@@ -105,7 +105,7 @@ class DirtyRows:
     async def applied(self, tenant: str, claims: Sequence[Claim]) -> None:
         """Records the claimed versions. What was written since stays dirty, as it wants a higher one."""
         ids = [c.document_id for c in claims]
-        async with self._postgres.tenant(Reach(tenant)) as connection:
+        async with self._postgres.tenant(Reach(tenant), writes=True) as connection:
             await connection.execute(_LOCK, tenant, ids)
             await connection.execute(_APPLIED, tenant, self._sink, self._owner, ids, [c.version for c in claims])
             await connection.execute(_BURY, tenant, ids)
@@ -122,7 +122,7 @@ class DirtyRows:
         return [Edge(*row) for row in await self._within(tenant, _TOUCHING, list(ids))]
 
     async def _within(self, tenant: str, statement: str, *arguments: object) -> Sequence[Any]:
-        async with self._postgres.tenant(Reach(tenant)) as connection:
+        async with self._postgres.tenant(Reach(tenant), writes=True) as connection:
             rows: Sequence[Any] = await connection.fetch(statement, tenant, *arguments)
             return rows
 

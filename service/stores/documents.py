@@ -136,7 +136,7 @@ class TenantDocuments:
     async def put(self, documents: Sequence[tuple[Document, Sequence[Edge] | None]]) -> list[Written]:
         """Writes documents with their links, and marks what changed as dirty, in one transaction."""
         rows = [_row(document, links) for document, links in sorted(documents, key=lambda pair: pair[0].id)]
-        async with self._postgres.tenant(self._reach) as connection:
+        async with self._postgres.tenant(self._reach, writes=True) as connection:
             await connection.execute(_NAME_SPACES, self._tenant, sorted({d.namespace for d, _ in documents}))
             changed = {r["id"]: r for r in await connection.fetch(_UPSERT, self._tenant, rows)}
             relinked = [(d, links) for d, links in documents if links is not None and d.id in changed]
@@ -146,7 +146,7 @@ class TenantDocuments:
 
     async def delete(self, id: str) -> bool:
         """Deletes a document and the links it holds; its dirty rows become tombstones."""
-        async with self._postgres.tenant(self._reach) as connection:
+        async with self._postgres.tenant(self._reach, writes=True) as connection:
             if await connection.fetchval(_LOCK, self._tenant, [id]) is None:
                 return False
             await connection.execute(_LOCK_LINKS, self._tenant, [id])
@@ -156,13 +156,13 @@ class TenantDocuments:
         return True
 
     async def add_edges(self, edges: Sequence[Edge]) -> None:
-        async with self._postgres.tenant(self._reach) as connection:
+        async with self._postgres.tenant(self._reach, writes=True) as connection:
             await connection.execute(_LOCK, self._tenant, [edge.source for edge in edges])
             await connection.execute(_ADD_EDGES, self._tenant, _edge_rows(edges), False)
             await self._mark(connection, sorted({edge.source for edge in edges}), ("graph",))
 
     async def delete_edges(self, edges: Sequence[Mapping[str, str | None]]) -> int:
-        async with self._postgres.tenant(self._reach) as connection:
+        async with self._postgres.tenant(self._reach, writes=True) as connection:
             sources = [edge["source"] for edge in edges]
             await connection.execute(_LOCK, self._tenant, sources)
             await connection.execute(_LOCK_LINKS, self._tenant, sources)

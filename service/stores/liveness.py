@@ -16,17 +16,19 @@ import asyncpg
 # Together well below the second in which a caller hears that PostgreSQL is down.
 PATIENCE_S = 0.25
 ANSWER_S = 0.4
+# A write that is cut off by mistake, on a machine that is merely busy, costs more than hearing of an outage later.
+WRITE_ANSWER_S = 5.0
 _GRACE_S = 0.05
 
 _STATE = "SELECT state FROM pg_stat_activity WHERE pid = $1"
 
 
 @contextmanager
-def watched(connection: Any, url: str) -> Iterator[None]:
+def watched(connection: Any, url: str, answer_s: float = ANSWER_S) -> Iterator[None]:
     """Ends `connection` where nobody is at its other end; what waits for it then fails at once."""
     watching: list[asyncio.Task[None]] = []
     loop = asyncio.get_running_loop()
-    timer = loop.call_later(PATIENCE_S, lambda: watching.append(loop.create_task(_watch(connection, url))))
+    timer = loop.call_later(PATIENCE_S, lambda: watching.append(loop.create_task(_watch(connection, url, answer_s))))
     try:
         yield
     finally:
@@ -35,17 +37,17 @@ def watched(connection: Any, url: str) -> Iterator[None]:
             task.cancel()
 
 
-async def _watch(connection: Any, url: str) -> None:
-    while await _heard(url, connection.get_server_pid()):  # noqa: ASYNC110 - nothing could set an event
+async def _watch(connection: Any, url: str, answer_s: float) -> None:
+    while await _heard(url, connection.get_server_pid(), answer_s):  # noqa: ASYNC110 - nothing could set an event
         await asyncio.sleep(PATIENCE_S)
     await asyncio.sleep(_GRACE_S)  # an answer that is on its way ends this watch
     connection.terminate()
 
 
-async def _heard(url: str, backend: int) -> bool:
+async def _heard(url: str, backend: int, answer_s: float) -> bool:
     """Whether the server answers, and the backend works on something or cannot be seen."""
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(answer_s):
             return await _state(url, backend) != "idle"
     except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError):
         return False

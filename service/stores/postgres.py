@@ -18,7 +18,7 @@ import orjson
 
 from service.errors import Forbidden, InvalidInput, SetupError, StoreUnavailable
 from service.model import Reach
-from service.stores.liveness import watched
+from service.stores.liveness import ANSWER_S, WRITE_ANSWER_S, watched
 
 Connection = Any  # asyncpg ships no types; a pooled connection or a plain one
 
@@ -77,24 +77,25 @@ class Postgres:
             await connection.fetchval("SELECT 1")
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self, *, writes: bool = False) -> AsyncIterator[Connection]:
         """A pooled connection; errors of the driver come out as ours."""
         with _translated():
             async with self._pool.acquire(timeout=self._acquire_timeout) as connection:
-                with watched(connection, self._url):
+                with watched(connection, self._url, WRITE_ANSWER_S if writes else ANSWER_S):
                     yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A transaction for nobody in particular: it sees nothing that belongs to a tenant."""
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection(writes=True) as connection, connection.transaction():
             yield connection
 
     @asynccontextmanager
-    async def tenant(self, reach: Reach) -> AsyncIterator[Connection]:
+    async def tenant(self, reach: Reach, *, writes: bool = False) -> AsyncIterator[Connection]:
         """A transaction that sees what `reach` covers."""
         # In the text, to begin in one round trip. It is no caller's text: only a UUID passes.
-        async with self._begun(f"BEGIN; SET LOCAL app.tenant = '{uuid.UUID(reach.tenant)}'") as connection:
+        begin = f"BEGIN; SET LOCAL app.tenant = '{uuid.UUID(reach.tenant)}'"
+        async with self._begun(begin, writes) as connection:
             if reach.project is not None or reach.namespaces is not None:
                 names = None if reach.namespaces is None else list(reach.namespaces)
                 await connection.execute(_NARROW, reach.project, names)
@@ -103,12 +104,12 @@ class Postgres:
     @asynccontextmanager
     async def service(self, role: Literal["admin", "worker"]) -> AsyncIterator[Connection]:
         """A transaction of the service itself: an admin sees tenants and keys, a worker the dirty rows of all."""
-        async with self._begun(f"BEGIN; SET LOCAL app.role = '{role}'") as connection:
+        async with self._begun(f"BEGIN; SET LOCAL app.role = '{role}'", True) as connection:
             yield connection
 
     @asynccontextmanager
-    async def _begun(self, begin: str) -> AsyncIterator[Connection]:
-        async with self.connection() as connection:
+    async def _begun(self, begin: str, writes: bool) -> AsyncIterator[Connection]:
+        async with self.connection(writes=writes) as connection:
             await connection.execute(begin)
             yield connection  # after an error the pool's reset rolls back
             await connection.execute("COMMIT")
