@@ -255,7 +255,7 @@ DECLARE
 BEGIN
     RETURN QUERY
     SELECT d.id, pg_catalog.ts_rank(d.tsv, ranked)::float8 AS score FROM public.documents d
-    WHERE d.tenant_id = public.app_tenant() AND d.namespace = ANY (visible) AND d.tsv @@ wanted
+    WHERE d.tenant_id = public.app_tenant() AND (visible IS NULL OR d.namespace = ANY (visible)) AND d.tsv @@ wanted
         AND (condition IS NULL OR pg_catalog.jsonb_path_match(d.traits, condition, operands))
     ORDER BY score DESC, d.id LIMIT depth;
 END
@@ -275,3 +275,30 @@ $$;
 ALTER FUNCTION find_key OWNER TO braid_search;
 REVOKE ALL ON FUNCTION find_key FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION find_key TO braid_service;
+
+-- The two questions of every search, each in one round trip: they say for whom they work themselves.
+CREATE FUNCTION documents_by_word(tenant uuid, words text, phrases text[], unwanted text, everything text,
+                                  visible text[], condition jsonpath, operands jsonb, depth integer)
+RETURNS TABLE (id text, score float8) LANGUAGE plpgsql ROWS 150 AS $$
+BEGIN
+    PERFORM set_config('app.tenant', tenant::text, true);
+    RETURN QUERY SELECT * FROM keyword_match(words, phrases, unwanted, everything, visible, condition, operands, depth);
+END
+$$;
+
+CREATE FUNCTION documents_by_id(tenant uuid, project text, reach text[], ids text[], visible text[])
+RETURNS TABLE (id text, namespace text, title text, content text, metadata jsonb, type text, tags text[],
+               entities text[], confidence float8, priority smallint, created_at timestamptz, version bigint)
+LANGUAGE plpgsql ROWS 20 AS $$
+BEGIN
+    PERFORM set_config('app.tenant', tenant::text, true), set_config('app.project', project, true),
+        set_config('app.namespaces', reach::text, true);
+    RETURN QUERY
+    SELECT d.id, d.namespace, d.title, d.content, d.metadata, d.type, d.tags, d.entities, d.confidence, d.priority,
+        d.created_at, d.version
+    FROM documents d
+    WHERE d.tenant_id = tenant AND d.id = ANY (ids) AND (visible IS NULL OR d.namespace = ANY (visible));
+END
+$$;
+REVOKE ALL ON FUNCTION documents_by_word, documents_by_id FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION documents_by_word, documents_by_id TO braid_service;

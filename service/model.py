@@ -114,11 +114,11 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One search, as validated. `namespaces` names a part of what the caller can see; none means all of it."""
+    """One search, as validated. `namespaces` are those to look into; None means all that the tenant has."""
 
     reach: Reach
     text: str
-    namespaces: tuple[str, ...]
+    namespaces: tuple[str, ...] | None
     limit: int = 10
     weights: Mapping[str, float] | None = None
     filter: Filter = Filter()

@@ -45,8 +45,10 @@ class Searcher:
         started = time.perf_counter()
         plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
         documents = TenantDocuments(self._postgres, query.reach)
-        query = replace(query, namespaces=await visible(documents, query))
-        answers = await self._ask(query, plan.weights, plan.candidates, plan.timeout_ms)
+        query = replace(query, namespaces=await place(documents, query))
+        answers, namespaces = await asyncio.gather(
+            self._ask(query, plan.weights, plan.candidates, plan.timeout_ms), names(documents, query)
+        )
         missing = [a.tier for a in answers if not a.status.answered]
         if missing and not query.allow_degraded:
             raise Degraded(missing)
@@ -57,13 +59,13 @@ class Searcher:
             results=tuple(results),
             answers={a.tier: a for a in answers} | self._skipped(plan.weights),
             weights=weights,
-            namespaces=query.namespaces,
+            namespaces=namespaces,
             degraded=bool(missing),
             took_ms=(time.perf_counter() - started) * 1000,
         )
 
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, timeout_ms: int) -> list[TierAnswer]:
-        if not query.namespaces:
+        if query.namespaces == ():
             return [TierAnswer(name, Status.EMPTY) for name in asked]
         return await asyncio.gather(*(ask(self._tiers[name], query, limit, timeout_ms) for name in asked))
 
@@ -71,14 +73,21 @@ class Searcher:
         return {name: TierAnswer(name, Status.SKIPPED, reason="weight 0") for name in self._tiers if name not in asked}
 
 
-async def visible(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
-    """The namespaces to search: those the query names, or all, of what the caller can see."""
+async def place(documents: TenantDocuments, query: Query) -> tuple[str, ...] | None:
+    """The namespaces to look into, of those the caller can see. None, and no time lost, where that is all there are."""
     reach = query.reach
-    if query.namespaces and reach.project is None:
-        return tuple(name for name in query.namespaces if reach.namespaces is None or name in reach.namespaces)
-    found = tuple(await documents.namespaces(query.namespaces or None))
-    unbound = reach.project is None and reach.namespaces is None
-    return found or (("default",) if unbound else ())
+    if reach.project is not None:
+        return tuple(await documents.namespaces(query.namespaces))
+    if query.namespaces is None or reach.namespaces is None:
+        return query.namespaces if reach.namespaces is None else reach.namespaces
+    return tuple(name for name in query.namespaces if name in reach.namespaces)
+
+
+async def names(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
+    """What the answer says was searched: asked for while the tiers are at work."""
+    if query.namespaces is not None:
+        return query.namespaces
+    return tuple(await documents.namespaces()) or ("default",)
 
 
 async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:
@@ -86,8 +95,8 @@ async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Q
     one moves up, so a page is never short for that reason.
     """
     results: list[Found] = []
-    for start in range(0, len(ranked), 2 * query.limit):
-        some = ranked[start : start + 2 * query.limit]
+    for start in range(0, len(ranked), query.limit):
+        some = ranked[start : start + query.limit]
         known: Mapping[str, Document] = await documents.fetch([r.id for r in some], query.namespaces)
         results += [Found(known[r.id], r) for r in some if r.id in known]
         if len(results) >= query.limit:

@@ -165,11 +165,11 @@ class SearchIn(Strict):
         return self
 
     def to_query(self, reach: Reach, timeout_max_ms: int) -> Query:
-        namespaces = [self.namespace] if self.namespace else (self.include_namespaces or [])
+        namespaces = [self.namespace] if self.namespace else self.include_namespaces
         return Query(
             reach=reach,
             text=self.query,
-            namespaces=tuple(dict.fromkeys(namespaces)),
+            namespaces=None if namespaces is None else tuple(dict.fromkeys(namespaces)),
             limit=self.limit,
             weights=None if self.weights is None else self.weights.model_dump(exclude_none=True),
             filter=self.filter.to_filter(),

@@ -84,9 +84,7 @@ SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version
 """
 _GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
 _LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
-_FETCH = (
-    f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = ANY($2::text[]) AND namespace = ANY($3::text[])"  # noqa: S608
-)
+_FETCH = "SELECT * FROM documents_by_id($1, $2, $3, $4, $5)"
 _NAMESPACES = """
 SELECT n.name FROM namespaces n
 WHERE n.tenant_id = $1 AND ($2::text[] IS NULL OR n.name = ANY($2::text[]))
@@ -103,7 +101,7 @@ JOIN documents n ON n.tenant_id = $1 AND n.id = e.id
 WHERE n.id <> $2
 ORDER BY e.strength DESC, n.id, e.type, e.direction LIMIT $3
 """
-_MATCH = "SELECT id, score FROM keyword_match($1, $2, $3, $4, $5, $6::text::jsonpath, $7, $8)"
+_MATCH = "SELECT id, score FROM documents_by_word($1, $2, $3, $4, $5, $6, $7::text::jsonpath, $8, $9)"
 _PAGE = f"""
 SELECT {_COLUMNS} FROM documents d
 WHERE d.tenant_id = $1 AND d.id > $2 AND ($3::text[] IS NULL OR d.namespace = ANY($3::text[]))
@@ -190,9 +188,12 @@ class TenantDocuments:
         rows = await self._fetch(_LINKS, id, limit)
         return [Edge(id, row["target"], row["type"], row["strength"]) for row in rows]
 
-    async def fetch(self, ids: Sequence[str], namespaces: Sequence[str]) -> dict[str, Document]:
-        """The documents behind these ids that stand in these namespaces; others vanish."""
-        return {row["id"]: document_from(row) for row in await self._fetch(_FETCH, list(ids), list(namespaces))}
+    async def fetch(self, ids: Sequence[str], namespaces: Sequence[str] | None) -> dict[str, Document]:
+        """The documents behind these ids that stand in these namespaces, or in any; others vanish."""
+        names = None if self._reach.namespaces is None else list(self._reach.namespaces)
+        wanted = (list(ids), None if namespaces is None else list(namespaces))
+        rows = await self._postgres.fetch(_FETCH, self._tenant, self._reach.project, names, *wanted)
+        return {row["id"]: document_from(row) for row in rows}
 
     async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
         """A page in order of id, starting behind `after`."""
@@ -210,12 +211,14 @@ class TenantDocuments:
     async def neighbors(self, id: str, limit: int) -> list[Neighbor]:
         return [Neighbor(*row) for row in await self._fetch(_NEIGHBORS, id, limit)]
 
-    async def match(self, typed: Typed, namespaces: Sequence[str], filter: Filter, limit: int) -> list[Hit]:
-        """The keyword tier's question, in one statement."""
+    async def match(self, typed: Typed, namespaces: Sequence[str] | None, filter: Filter, limit: int) -> list[Hit]:
+        """The keyword tier's question, in one round trip. Namespaces are not narrowed here, but given."""
         condition = Condition(filter)
         words = (typed.words, list(typed.phrases), typed.unwanted, typed.everything)
-        async with self._postgres.tenant(self._reach) as connection:
-            rows = await connection.fetch(_MATCH, *words, list(namespaces), condition.path, condition.operands, limit)
+        place = None if namespaces is None else list(namespaces)
+        rows = await self._postgres.fetch(
+            _MATCH, self._tenant, *words, place, condition.path, condition.operands, limit
+        )
         return [Hit(row["id"], row["score"]) for row in rows]
 
     async def _fetch(self, statement: str, *arguments: object) -> Sequence[Any]:

@@ -88,7 +88,7 @@ class GraphStore:
         self,
         tenant: str,
         words: Sequence[str],
-        namespaces: Sequence[str],
+        namespaces: Sequence[str] | None,
         filter: Filter,
         limit: int,
         *,
@@ -98,7 +98,7 @@ class GraphStore:
     ) -> list[Hit]:
         """The documents best connected to what `words` (of `names.words`) name: best first; of equal ones the
         nearer first, then by id. `walk` says how, and what bounds it."""
-        if not words or not namespaces or limit < 1:
+        if not words or (namespaces is not None and not namespaces) or limit < 1:
             return []
         text, params = walk.search_query(words, namespaces, filter, limit, hops=hops, fan_out=fan_out)
         rows = await self._read(tenant, text, params, timeout_ms or self._timeout_ms)

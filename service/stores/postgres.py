@@ -7,6 +7,7 @@ that tenant's rows and no others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -111,7 +112,12 @@ class Postgres:
     async def _begun(self, begin: str, writes: bool) -> AsyncIterator[Connection]:
         async with self.connection(writes=writes) as connection:
             await connection.execute(begin)
-            yield connection  # after an error the pool's reset rolls back
+            try:
+                yield connection
+            except BaseException:
+                with contextlib.suppress(*_GONE):
+                    await connection.execute("ROLLBACK")
+                raise
             await connection.execute("COMMIT")
 
     async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:

@@ -33,7 +33,7 @@ class VectorStore(Protocol):
         self,
         tenant: str,
         vector: Sequence[float],
-        namespaces: Sequence[str],
+        namespaces: Sequence[str] | None,
         filter: Filter,
         limit: int,
     ) -> list[Hit]:
@@ -62,10 +62,11 @@ class Dialect:
     times: Callable[..., Any]
 
 
-def compile_filter(dialect: Dialect, namespaces: Sequence[str], only: Filter, tenant: str | None = None) -> Any:
+def compile_filter(dialect: Dialect, namespaces: Sequence[str] | None, only: Filter, tenant: str | None = None) -> Any:
     """The tenant, the namespaces and the caller's filter as one conjunction."""
     place = [("tenant", [tenant])] if tenant is not None else []
-    place.append(("namespace", list(namespaces)))
+    if namespaces is not None:
+        place.append(("namespace", list(namespaces)))
     return _conjunction(dialect, only, [_among(dialect, key, values) for key, values in place])
 
 
@@ -83,9 +84,9 @@ def _among(dialect: Dialect, key: str, values: Sequence[str | None]) -> Any:
     return dialect.field(key=key, match=dialect.match_any(any=list(values)))
 
 
-def matches_nothing(namespaces: Sequence[str], only: Filter) -> bool:
+def matches_nothing(namespaces: Sequence[str] | None, only: Filter) -> bool:
     """An empty choice can't be met: no need to learn what an engine makes of it."""
-    return not namespaces or not all(only.any_of)
+    return (namespaces is not None and not namespaces) or not all(only.any_of)
 
 
 def _number_range(dialect: Dialect, bounds: NumberRange) -> Any:

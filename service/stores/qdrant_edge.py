@@ -93,7 +93,7 @@ class EdgeVectorStore:
         self,
         tenant: str,
         vector: Sequence[float],
-        namespaces: Sequence[str],
+        namespaces: Sequence[str] | None,
         filter: Filter,
         limit: int,
     ) -> list[Hit]:

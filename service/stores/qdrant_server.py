@@ -72,7 +72,7 @@ class ServerVectorStore:
         self,
         tenant: str,
         vector: Sequence[float],
-        namespaces: Sequence[str],
+        namespaces: Sequence[str] | None,
         filter: Filter,
         limit: int,
     ) -> list[Hit]:

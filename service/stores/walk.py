@@ -107,7 +107,7 @@ RETURN toJSON(collect([-way[0], [text IN way[2] | replace(replace(text, '\\', '\
 
 def search_query(  # noqa: PLR0913 - a search has this many sides
     words: Sequence[str],
-    namespaces: Sequence[str],
+    namespaces: Sequence[str] | None,
     filter: Filter,
     limit: int,
     *,
@@ -116,6 +116,7 @@ def search_query(  # noqa: PLR0913 - a search has this many sides
 ) -> tuple[str, dict[str, Any]]:
     """The one query of a search and its parameters. Only parameter names go into the text."""
     wanted, filter_params = filter_clause(filter)
+    place = "d.namespace IS NOT NULL" if namespaces is None else "d.namespace IN $namespaces"
     slots = _in_slots(words)
     text = [
         "CALL db.meta.stats() YIELD labels",
@@ -126,15 +127,15 @@ def search_query(  # noqa: PLR0913 - a search has this many sides
         "WITH labels, entities",
         _START.format(
             label="Document", key="id", name="id", out="documents", carried="entities, ",
-            bound=" WHERE d.namespace IN $namespaces", hit=_hit_clause(wanted), peeks=_peeks("Document", len(slots)),
+            bound=f" WHERE {place}", hit=_hit_clause(wanted), peeks=_peeks("Document", len(slots)),
         ),
         "WITH entities + documents AS found, [] AS reached",
-        *(part for hop in range(1, hops + 1) for part in (_MERGE, _hop(hop, wanted, last=hop == hops))),
+        *(part for hop in range(1, hops + 1) for part in (_MERGE, _hop(hop, place, wanted, last=hop == hops))),
         _FINISH,
     ]  # fmt: skip
     params = {
         "words": slots,
-        "namespaces": list(namespaces),
+        "namespaces": list(namespaces or ()),
         "matches": MATCHES,
         "candidates": CANDIDATES,
         "coverage": MIN_COVERAGE,
@@ -172,17 +173,17 @@ def _peeks(label: str, slots: int) -> str:
     return "  UNION ALL".join(_PEEK.format(label=label, slot=slot) for slot in range(slots))
 
 
-def _hop(hop: int, wanted: str, *, last: bool) -> str:
+def _hop(hop: int, place: str, wanted: str, *, last: bool) -> str:
     """One hop. Where edges must be cut, those to wanted documents stay; the last hop looks at nothing else."""
     narrow = " WHERE indegree(n) + outdegree(n) <= $hub" if hop > 1 else ""
     if last:
-        reach = f"d.namespace IN $namespaces AND {wanted}"
+        reach = f"{place} AND {wanted}"
         return _HOP.format(hop=hop, narrow=narrow, reach=reach, hit="true", rank="", carry="", first="")
     rank, carry, first = "", "", ""
     if wanted != ANYTHING:
         rank = f", CASE WHEN d.key IS NOT NULL OR {wanted} THEN 0 ELSE 1 END AS rank"
         carry, first = ", rank", "rank, "
-    reach = "(d.key IS NOT NULL OR d.namespace IN $namespaces)"
+    reach = f"(d.key IS NOT NULL OR {place})"
     return _HOP.format(
         hop=hop, narrow=narrow, reach=reach, hit=_hit_clause(wanted), rank=rank, carry=carry, first=first
     )

@@ -53,7 +53,6 @@ IDS = ["d1", "d2", "d9950"]
 OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "get": (documents._GET, (TENANT, "d1")),
     "links": (documents._LINKS, (TENANT, "d1", 10)),
-    "fetch": (documents._FETCH, (TENANT, IDS, ["ns1"])),
     "page": (documents._PAGE, (TENANT, "d1", ["ns1"], None, {}, 10)),
     "namespaces": (documents._NAMESPACES, (TENANT, None)),
     "neighbors": (documents._NEIGHBORS, (TENANT, "d1", 10)),
@@ -95,16 +94,32 @@ async def test_no_lookup_of_a_worker_reads_a_whole_table(postgres: Postgres, nam
     assert "Seq Scan" not in found, found
 
 
+async def scans(postgres: Postgres, statement: str, *arguments: object) -> tuple[int, dict[str, int]]:
+    """How many rows a function returned, and how often it scanned each index and, as a whole, each table."""
+    count = "SELECT relname, pg_stat_get_xact_numscans(oid) FROM pg_class WHERE relname LIKE 'documents%'"
+    async with postgres.transaction() as connection:
+        before = dict(await connection.fetch(count))
+        found = await connection.fetch(statement, *arguments)
+        after = dict(await connection.fetch(count))
+    return len(found), {name: number - before[name] for name, number in after.items() if number > before[name]}
+
+
+@pytest.mark.parametrize("visible", [None, ["ns1", "ns2"]])
 @pytest.mark.parametrize("filter", [Filter(), Filter(any_of=(("t:7",),))], ids=["plain", "filtered"])
-async def test_a_keyword_search_uses_its_index_under_row_security(postgres: Postgres, filter: Filter) -> None:
+async def test_a_keyword_search_uses_its_index_under_row_security(
+    postgres: Postgres, filter: Filter, visible: list[str] | None
+) -> None:
     """A function's own plan is not shown, so its scans are counted."""
-    scans = "SELECT pg_stat_get_xact_numscans($1::text::regclass)"
     condition = Condition(filter)
-    words = ("word7", [], "", "word7", ["ns1", "ns2"])
-    async with postgres.tenant(Reach(TENANT)) as connection:
-        before = await connection.fetchval(scans, "documents_by_word")
-        found = await connection.fetch(documents._MATCH, *words, condition.path, condition.operands, 100)
-        after = await connection.fetchval(scans, "documents_by_word")
-        whole_table = await connection.fetchval(scans, "documents")
+    words = ("word7", [], "", "word7")
+    asked = (TENANT, *words, visible, condition.path, condition.operands, 100)
+    found, used = await scans(postgres, documents._MATCH, *asked)
     assert found
-    assert (after - before, whole_table) == (1, 0)
+    assert used == {"documents_by_word": 1}
+
+
+@pytest.mark.parametrize("project", [None, "default"])
+async def test_hydrating_uses_the_primary_key(postgres: Postgres, project: str | None) -> None:
+    found, used = await scans(postgres, documents._FETCH, TENANT, project, None, IDS, None)
+    assert found == len(IDS)
+    assert set(used) == {"documents_pkey"}
