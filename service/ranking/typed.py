@@ -98,9 +98,11 @@ class Typed:
 
 
 def parse(text: str) -> Typed:
-    """Reads a query. Where nothing is wanted, only unwanted, or it is too much to be meant, the text is plain."""
-    if not _SYNTAX.search(text):
-        return _as_plain(text)
+    return _read(text) if _SYNTAX.search(text) else _as_plain(text)
+
+
+def _read(text: str) -> Typed:
+    """Where nothing is wanted, only unwanted, or where it is too much to be meant, the text is plain after all."""
     tokens = _settle_operators(_settle_brackets(list(_tokens(text.translate(_QUOTES)))))
     if sum(token.leaf is not None for token in tokens) > MAX_LEAVES:
         return _as_plain(text)
