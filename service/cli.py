@@ -9,7 +9,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -30,7 +30,7 @@ from service.settings import Settings
 from service.stores.keys import SCOPES, Keys, NewKey
 from service.stores.postgres import Postgres
 from service.stores.tenants import Tenants
-from service.ui.terminal import drawn, plain
+from service.ui.terminal import drawn, figures, plain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 key_app = typer.Typer(no_args_is_help=True, help="API keys.")
@@ -45,6 +45,7 @@ Key = Annotated[str | None, typer.Option("--key", envvar="BRAID_API_KEY", help="
 _JSON = "-H 'Content-Type: application/json'"
 _HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
 _FIND_HELLO = '{"query": "hello Braid", "limit": 1, "explain": true}'
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -295,9 +296,8 @@ def load(
     """Load documents, and links ({"source", "target", ...}), from a JSONL file."""
     with file.open("rb") as lines:
         total = sum(1 for line in lines if line.strip())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     refused = 0
-    with _client(url, key) as client, Progress(*columns, console=err) as progress:
+    with _client(url, key) as client, Progress(*_COLUMNS, console=err) as progress:
         task = progress.add_task("Loading", total=total)
         for path, batch in _batches(file, namespace):
             answer = _checked(client.post(path, json=batch))
@@ -362,6 +362,40 @@ def search(
         print(json.dumps(answer, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
         return
     for shown in drawn(answer, debug=debug):
+        out.print(shown, soft_wrap=isinstance(shown, Text))
+
+
+@app.command("eval", epilog="Example: braid eval datasets/scifact --queries 100")
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a collection with judgements, in BEIR layout")],
+    url: Annotated[str | None, typer.Option(help="a Braid to measure; default: one started for this only")] = None,
+    key: Annotated[
+        str | None, typer.Option(envvar="BRAID_API_KEY", help="with --url: a key of an empty tenant")
+    ] = None,
+    split: Annotated[str, typer.Option(help="the judgements to use: qrels/SPLIT.tsv")] = "test",
+    within: Annotated[
+        str | None, typer.Option(help="a metadata field: search only where it is the query's own")
+    ] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="only so many queries, evenly spread")] = None,
+    limit: Annotated[int, typer.Option(min=10, max=100, help="how deep a ranking is looked at, for recall")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="print all figures as JSON")] = False,
+) -> None:
+    """Measure how good the rankings are: each tier alone, fused, and fused without each tier."""
+    from service.evaluation.collection import read_collection  # noqa: PLC0415 - it takes long
+    from service.evaluation.run import measured  # noqa: PLC0415 - it takes long
+
+    read = read_collection(folder, split=split, within=within, queries=queries)
+    with Progress(*_COLUMNS, console=err, transient=True) as progress:
+
+        def bar(label: str, total: int) -> Callable[[int], None]:
+            task = progress.add_task(label, total=total)
+            return lambda count: progress.advance(task, count)
+
+        report = measured(read, bar, limit=limit, url=url, key=key).body()
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
+        return
+    for shown in figures(report):
         out.print(shown, soft_wrap=isinstance(shown, Text))
 
 

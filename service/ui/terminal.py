@@ -1,4 +1,4 @@
-"""A search's answer, drawn for a terminal: a row a result, with a bar a tier."""
+"""What the command prints: a search's answer, a row a result with a bar a tier; and an evaluation's figures."""
 
 from __future__ import annotations
 
@@ -60,3 +60,25 @@ def _numbers(result: dict[str, Any]) -> Iterator[str]:
         )
         if "path" in share:
             yield "    " + " ".join(f"-{step['via']}-> {step['to']}" for step in share["path"])
+
+
+def figures(report: dict[str, Any]) -> Iterator[Table | Text]:
+    """A row a way to search, the fused one as the measure of the others; then what it was measured on."""
+    table = Table(box=None, pad_edge=False)
+    fused, depth = report["ways"]["fused"]["ndcg@10"], f"recall@{report['limit']}"
+    for heading in ("", "nDCG@10", "to fused", depth.title(), "MRR@10", "p50 ms", "p95 ms"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for way, found in report["ways"].items():
+        to_fused = "" if way == "fused" else f"{found['ndcg@10'] - fused:+.3f}"
+        quality = (f"{found['ndcg@10']:.3f}", to_fused, f"{found[depth]:.3f}", f"{found['mrr@10']:.3f}")
+        times = (f"{found[each]:.1f}" for each in ("p50_ms", "p95_ms"))
+        table.add_row(way, *quality, *times, style="bold" if way == "fused" else None)
+    yield table
+    weights = ", ".join(f"{tier} {weight:g}" for tier, weight in report["weights"].items())
+    sizes = (f"{report[what]:,} {what}" for what in ("documents", "links", "queries"))
+    yield Text(plain(f"{report['collection']}: {', '.join(sizes)}; weights {weights}"), "dim")
+    if report["shortened"]:
+        yield Text(f"{report['shortened']} queries were longer than the API takes, and were shortened", "yellow")
+    if report["degraded"]:
+        said = f"{report['degraded']:,} of {report['searches']:,} answers lacked a tier: the figures mislead"
+        yield Text(said, "red")
