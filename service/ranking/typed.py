@@ -267,7 +267,7 @@ class _Reader:
         readings: list[_Reading] = []
         while self._at < len(self._tokens) and self._kind != ")":
             readings.append(self._either())
-        return _beside(readings)
+        return _or(readings) if self._opposite else _beside(readings)
 
     @property
     def _kind(self) -> str:
@@ -316,7 +316,10 @@ def _ranks(leaf: Word | Phrase) -> bool:
 
 
 def _beside(readings: Sequence[_Reading]) -> _Reading:
-    """Words side by side are alternatives. Beside a phrase or a field, which must be there, they only rank."""
+    """Words side by side are alternatives. Beside a phrase or a field, which must be there, they only rank.
+
+    Among what is unwanted nothing is ranked, so everything side by side is an alternative.
+    """
     wanted = [reading.whole for reading in readings if reading.wanted is not None]
     musts = [node for node in wanted if _is_must(node)]
     if musts:

@@ -79,6 +79,7 @@ LANGUAGE: list[tuple[str, Node]] = [
     ("(a b) AND (c d)", All((Any((A, B)), Any((C, D))))),
     ("a NOT (b OR c)", All((A, Not(Any((B, C)))))),
     ("a -(b c)", All((A, Not(Any((B, C)))))),
+    ('a -("b c" d)', All((A, Not(Any((Phrase("b c"), D)))))),
     ("a NOT (b -c)", All((A, Not(All((B, Not(C))))))),
     ("((a)) AND ((b))", All((A, B))),
     ("f(x) AND (a)", All((Word("f(x)"), A))),
@@ -112,6 +113,7 @@ PLAIN: list[tuple[str, Node]] = [
     ("(a b", w("a", "b")),
     ("a) b", w("a", "b")),
     ("() a", w("a")),
+    ("a AND (!) b", w("a", "AND", "!", "b")),
     (":) a (:", w(":", "a", ":")),
     ("[a] {b}", w("[a]", "{b}")),
     ("' OR 1=1 --", w("'", "OR", "1=1", "--")),
@@ -222,6 +224,7 @@ def test_no_text_fails(text: str) -> None:
 
 
 @given(typing)
+@example('a -("b c" d)')
 def test_no_word_is_lost(text: str) -> None:
     """Every run of letters and digits is looked for, excluded or ranked by, unless it is syntax."""
     read = parse(text)
