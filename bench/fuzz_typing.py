@@ -1,14 +1,17 @@
 """`python -m bench.fuzz_typing`: feeds the query language what nobody should type, and counts what it cannot take.
 
+With `--url` and `--key` the texts also go through a running Braid, as searches by its keyword tier alone.
 The inputs are drawn from a seed, so a complaint can be had again: `--seed` and `--inputs` as printed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
+import httpx
 import orjson
 import typer
 
@@ -56,6 +59,8 @@ PIECES = [
     ),
     *("<->", "<1>", ":*", ":A", ":*AB", "''", "\\'", "%s", "$1", "{}", "NULL", "\\u0000", "&&", "||", "!!", "@@"),
 ]
+
+_KEYWORD_ONLY = {"keyword": 1, "vector": 0, "graph": 0}
 
 
 def inputs(count: int, seed: int) -> Iterator[str]:
@@ -116,19 +121,43 @@ def _repeated(dice: random.Random) -> str:
     return (unit * 1024)[: dice.randint(1, 1024)]
 
 
+async def refusals(texts: Iterable[str], url: str, key: str, at_once: int = 8) -> list[tuple[str, str]]:
+    """The texts that a running Braid failed on, each with its answer. A 422 that says why is no failure."""
+    failed: list[tuple[str, str]] = []
+    waiting = iter(texts)
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        for text in waiting:
+            response = await client.post("/v1/search", json={"query": text, "weights": _KEYWORD_ONLY, "limit": 1})
+            if not _fine(response):
+                failed.append((response.text, text))
+
+    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30) as client:
+        await asyncio.gather(*(ask(client) for _ in range(at_once)))
+    return failed
+
+
+def _fine(response: httpx.Response) -> bool:
+    if response.status_code != 200:
+        return response.status_code == 422
+    status: str = response.json()["tiers"]["keyword"]["status"]
+    return status in {"ok", "empty"}
+
+
 def main(
     count: Annotated[int, typer.Option("--inputs", min=1, help="how many texts")] = 100_000,
     seed: Annotated[int, typer.Option(help="for everything that is drawn")] = 1,
+    url: Annotated[str | None, typer.Option(help="a running Braid to search as well")] = None,
+    key: Annotated[str, typer.Option(envvar="BRAID_API_KEY", help="a key of that Braid")] = "",
 ) -> None:
     """Read many strange texts and say how many could not be read. Fails if there is one."""
-    failed = 0
-    for text in inputs(count, seed):
-        reason = complaint(text)
-        if reason:
-            failed += 1
-            print(f"{reason}: {text!r}")
-    print(f"{count:,} inputs, seed {seed}: {failed:,} failures")
-    raise typer.Exit(failed > 0)
+    failed = [(reason, text) for text in inputs(count, seed) if (reason := complaint(text))]
+    if url:
+        failed += asyncio.run(refusals(inputs(count, seed), url, key))
+    for reason, text in failed:
+        print(f"{reason}: {text!r}")
+    print(f"{count:,} inputs, seed {seed}{', read and searched' if url else ''}: {len(failed):,} failures")
+    raise typer.Exit(bool(failed))
 
 
 if __name__ == "__main__":
