@@ -1,9 +1,10 @@
-"""`python -m bench`, or `make bench ARGS="..."`: measures a Braid of its own and prints one table."""
+"""`python -m bench`, or `make bench ARGS="..."`: measures a Braid of its own, speed or quality, in one table."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +12,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import measure, report
-from bench.corpus import Corpus, make_corpus
+from bench import measure, quality, report
+from bench.corpus import DATASETS, Corpus, make_corpus
 from bench.fusing import fusing_ms
 from bench.server import BenchError, Server, running_server
+from service.errors import BraidError
 
 WARM_UP = 50
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -25,13 +27,16 @@ make bench
 make bench ARGS="--documents 2000 --searches 100"
 
 python -m bench --generated --clients 16
+
+make bench ARGS=quality
 """
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 err = Console(stderr=True)
 
 
-@app.command(epilog=EXAMPLES)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def main(  # noqa: PLR0913, PLR0917 - a command's arguments are its options
+    context: typer.Context,
     documents: Annotated[int, typer.Option(min=100, help="documents to write")] = 10_000,
     searches: Annotated[int, typer.Option(min=10, help="searches of each kind, by one client")] = 300,
     clients: Annotated[int, typer.Option(min=1, max=256, help="clients that search at once")] = 8,
@@ -45,17 +50,45 @@ def main(  # noqa: PLR0913, PLR0917 - a command's arguments are its options
 
     Goals stand beside the figures; nothing fails for missing one. All figures are kept as JSON.
     """
+    if context.invoked_subcommand is not None:
+        return
     asked = Asked(searches, clients, os.getloadavg()[0])
     try:
         corpus = make_corpus(documents, seed=seed, generated=generated)
         with Progress(*_COLUMNS, console=err, transient=True) as progress, running_server() as server:
             run = _measure(server, corpus, asked, progress)
-    except BenchError as error:
-        err.print(f"bench: {error}", style="red", markup=False, highlight=False)
-        raise typer.Exit(1) from None
+    except (BenchError, BraidError) as error:
+        raise _failed(error) from None
     rows = report.lines(run)
     print(f"\n{run.title}\n\n{report.markdown(rows)}\n")
     print(f"All figures: {report.save(run, rows, results)}")
+
+
+@app.command("quality", epilog="Example: python -m bench quality scifact cacm --queries 100")
+def measure_quality(
+    collections: Annotated[
+        list[str] | None, typer.Argument(help=f"of {', '.join(quality.COLLECTIONS)}; default: all")
+    ] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="only so many queries of each, evenly spread")] = None,
+    datasets: Annotated[Path, typer.Option(file_okay=False, help="where the collections are")] = DATASETS,
+    results: Annotated[Path, typer.Option(file_okay=False, help="where the JSON file goes")] = report.RESULTS,
+) -> None:
+    """Measure keyword search against the bm25s library, and the fused ranking against its best tier."""
+    try:
+        with Progress(*_COLUMNS, console=err, transient=True) as progress:
+            found = quality.measure(collections or quality.COLLECTIONS, datasets, queries, partial(_bar, progress))
+    except (BenchError, BraidError) as error:
+        raise _failed(error) from None
+    print(f"\n{quality.table(found)}\n")
+    for name in sorted(set(collections or quality.COLLECTIONS) - {each.name for each in found}):
+        print(f"Not measured: {name}, as there is no {datasets / name}")
+    kept = report.keep(results, "quality", {each.name: each.body() for each in found})
+    print(f"All figures: {kept}")
+
+
+def _failed(error: Exception) -> typer.Exit:
+    err.print(f"bench: {error}", style="red", markup=False, highlight=False)
+    return typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +100,13 @@ class Asked:
     load: float
 
 
-def _measure(server: Server, corpus: Corpus, asked: Asked, progress: Progress) -> report.Run:
-    def bar(label: str, total: int) -> measure.Step:
-        task = progress.add_task(label, total=total)
-        return lambda count: progress.advance(task, count)
+def _bar(progress: Progress, label: str, total: int) -> measure.Step:
+    task = progress.add_task(label, total=total)
+    return lambda count: progress.advance(task, count)
 
+
+def _measure(server: Server, corpus: Corpus, asked: Asked, progress: Progress) -> report.Run:
+    bar = partial(_bar, progress)
     many = asked.searches * 4
     written = measure.write(server, corpus.documents, bar("Writing", len(corpus.documents)))
     measure.warm_up(server, corpus, WARM_UP)

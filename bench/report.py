@@ -134,9 +134,13 @@ def _both(measure: str, values: Sequence[float], goal: float | None = None) -> L
 
 
 def markdown(rows: Sequence[Line]) -> str:
-    """A table that reads well as it is and pastes as Markdown."""
-    cells = [["measure", "figure", "goal", ""], *([row.measure, row.value, row.goal, row.verdict] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    """The rows as a table."""
+    return grid([["measure", "figure", "goal", ""], *([row.measure, row.value, row.goal, row.verdict] for row in rows)])
+
+
+def grid(cells: Sequence[Sequence[str]]) -> str:
+    """A table, headings first, that reads well as it is and pastes as Markdown."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     text = [f"| {' | '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))} |" for row in cells]
     rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|"
     return "\n".join([text[0], rule, *text[1:]])
@@ -144,10 +148,15 @@ def markdown(rows: Sequence[Line]) -> str:
 
 def save(run: Run, rows: Sequence[Line], folder: Path) -> Path:
     """All figures, one file a run."""
+    return keep(folder, "speed", {"title": run.title, **_figures(run, rows)})
+
+
+def keep(folder: Path, kind: str, figures: Mapping[str, Any]) -> Path:
+    """One file a run, named after what was measured, and when."""
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(UTC)
-    path = folder / f"speed-{now:%Y%m%d-%H%M%S}.json"
-    path.write_text(json.dumps({"at": now.isoformat(), "title": run.title, **_figures(run, rows)}, indent=2) + "\n")
+    path = folder / f"{kind}-{now:%Y%m%d-%H%M%S}.json"
+    path.write_text(json.dumps({"at": now.isoformat(), **figures}, indent=2) + "\n")
     return path
 
 

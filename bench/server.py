@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import http.client
-import os
-import secrets
-import socket
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.app import EMBEDDED_ROLE, make_key, with_user
-from service.embedded import running
-from service.stores.keys import Keys, NewKey
-from service.stores.postgres import Postgres
-from service.stores.tenants import Tenants
+from service.evaluation.throwaway import throw_away
 
-START_SECONDS = 60
-STOP_SECONDS = 20
-_SERVE = [sys.executable, "-c", "from service.cli import main; main()", "serve"]
-_ROOT = Path(__file__).parents[1]
 _ENGINES = {"postgres": "PostgreSQL", "redis-server": "FalkorDB"}
 SERVICE = "service (with Qdrant)"
 
@@ -54,72 +37,9 @@ class Server:
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """Braid on a free port; it and its data are gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="braid-bench-") as folder:
-        port, data_dir, pepper = _free_port(), Path(folder) / "data", secrets.token_hex(32)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")} | {
-            "BRAID_DATA_DIR": str(data_dir),
-            "BRAID_KEY_PEPPER": pepper,
-            "BRAID_PORT": str(port),
-            "BRAID_SAMPLE": "false",
-            "BRAID_LOG_LEVEL": "warning",
-        }
-        log = Path(folder) / "serve.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(_SERVE, cwd=_ROOT, env=environment, stdout=output, stderr=output)
-            try:
-                _wait_until_ready(process, port, log)
-                yield Server(port, asyncio.run(_make_key(data_dir, pepper)), process.pid)
-            finally:
-                _stop(process)
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not _ready(port):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise BenchError(f"Braid did not start:\n{log.read_text(errors='replace')[-2000:]}")
-        time.sleep(0.05)
-
-
-def _ready(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
-async def _make_key(data_dir: Path, pepper: str) -> str:
-    """As `braid key create` makes one, without the seconds that starting another Python takes."""
-    addresses = running(data_dir)
-    if addresses is None or addresses.postgres_url is None:
-        raise BenchError("Braid answers, but its data folder names no PostgreSQL")
-    postgres = Postgres(with_user(addresses.postgres_url, EMBEDDED_ROLE), pool_size=2)
-    await postgres.open()
-    try:
-        keys = Keys(postgres, pepper.encode(), time.monotonic)
-        return await make_key(Tenants(postgres), keys, "bench", NewKey())
-    finally:
-        await postgres.close()
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Braid on a free port, with its default settings; it and its data are gone at the end."""
+    with throw_away() as braid:
+        yield Server(braid.port, braid.key("bench"), braid.pid)
 
 
 def _family(root: int) -> list[int]:

@@ -385,7 +385,7 @@ def evaluate(
     from service.evaluation.run import measured  # noqa: PLC0415 - it takes long
 
     read = read_collection(folder, split=split, within=within, queries=queries)
-    with Progress(*_COLUMNS, console=err, transient=True) as progress:
+    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
 
         def bar(label: str, total: int) -> Callable[[int], None]:
             task = progress.add_task(label, total=total)
