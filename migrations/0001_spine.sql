@@ -105,12 +105,10 @@ CREATE TABLE documents (
     bytes      integer NOT NULL,
     digest     bytea NOT NULL,
     traits     jsonb NOT NULL,  -- what filters look at: see service/stores/filters.py
-    tsv        tsvector NOT NULL,
     PRIMARY KEY (tenant_id, id),
     FOREIGN KEY (tenant_id, namespace) REFERENCES namespaces
 );
 CREATE INDEX documents_by_namespace ON documents (tenant_id, namespace, id);
-CREATE INDEX documents_by_word ON documents USING gin (tsv);
 
 -- `declared` links stand in the document itself and are replaced with it; the others came through /v1/edges.
 CREATE TABLE edges (
@@ -215,55 +213,6 @@ GRANT USAGE, SELECT ON SEQUENCE document_version TO braid_service;
 GRANT SELECT ON schema_migrations TO braid_service;
 GRANT SELECT ON documents, api_keys, tenants TO braid_search;
 
--- The words of a text joined with OR. Lexemes are quoted here, so no text can break the query's syntax.
-CREATE FUNCTION any_word(words text) RETURNS tsquery LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
-    SELECT coalesce(
-        string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery,
-        ''::tsquery)
-    FROM unnest(to_tsvector('english', words))
-$$;
-
--- What people type, as a query: phrases must all be there, unwanted words must not; words alone are joined with OR.
-CREATE FUNCTION typed_query(words text, phrases text[], unwanted text) RETURNS tsquery
-LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
-DECLARE
-    wanted tsquery := ''::tsquery;
-    phrase text;
-BEGIN
-    FOREACH phrase IN ARRAY phrases LOOP
-        wanted := wanted && phraseto_tsquery('english', phrase);
-    END LOOP;
-    IF numnode(wanted) = 0 THEN
-        wanted := any_word(words);
-    END IF;
-    IF numnode(wanted) > 0 AND numnode(any_word(unwanted)) > 0 THEN
-        wanted := wanted && !!any_word(unwanted);
-    END IF;
-    RETURN wanted;
-END
-$$;
-
--- Row security keeps the index on tsv from being used, as @@ is not leakproof. So the match reads past it, for the
--- transaction's own tenant and no other.
-CREATE FUNCTION keyword_match(words text, phrases text[], unwanted text, everything text, visible text[],
-                              condition jsonpath, operands jsonb, depth integer)
-RETURNS TABLE (id text, score float8)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp ROWS 150 AS $$
-DECLARE
-    wanted tsquery := public.typed_query(words, phrases, unwanted);
-    ranked tsquery := public.any_word(everything);
-BEGIN
-    RETURN QUERY
-    SELECT d.id, pg_catalog.ts_rank(d.tsv, ranked)::float8 AS score FROM public.documents d
-    WHERE d.tenant_id = public.app_tenant() AND (visible IS NULL OR d.namespace = ANY (visible)) AND d.tsv @@ wanted
-        AND (condition IS NULL OR pg_catalog.jsonb_path_match(d.traits, condition, operands))
-    ORDER BY score DESC, d.id LIMIT depth;
-END
-$$;
-ALTER FUNCTION keyword_match OWNER TO braid_search;
-REVOKE ALL ON FUNCTION keyword_match FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION keyword_match TO braid_service;
-
 -- Whose key this is must be known before there is a tenant.
 CREATE FUNCTION find_key(wanted text)
 RETURNS TABLE (tenant_id uuid, tenant_state text, digest bytea, scopes text[], project text, namespaces text[])
@@ -276,16 +225,7 @@ ALTER FUNCTION find_key OWNER TO braid_search;
 REVOKE ALL ON FUNCTION find_key FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION find_key TO braid_service;
 
--- The two questions of every search, each in one round trip: they say for whom they work themselves.
-CREATE FUNCTION documents_by_word(tenant uuid, words text, phrases text[], unwanted text, everything text,
-                                  visible text[], condition jsonpath, operands jsonb, depth integer)
-RETURNS TABLE (id text, score float8) LANGUAGE plpgsql ROWS 150 AS $$
-BEGIN
-    PERFORM set_config('app.tenant', tenant::text, true);
-    RETURN QUERY SELECT * FROM keyword_match(words, phrases, unwanted, everything, visible, condition, operands, depth);
-END
-$$;
-
+-- Hydrates in one round trip: it says for whom it works itself.
 CREATE FUNCTION documents_by_id(tenant uuid, project text, reach text[], ids text[], visible text[])
 RETURNS TABLE (id text, namespace text, title text, content text, metadata jsonb, type text, tags text[],
                entities text[], confidence float8, priority smallint, created_at timestamptz, version bigint)
@@ -300,5 +240,5 @@ BEGIN
     WHERE d.tenant_id = tenant AND d.id = ANY (ids) AND (visible IS NULL OR d.namespace = ANY (visible));
 END
 $$;
-REVOKE ALL ON FUNCTION documents_by_word, documents_by_id FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION documents_by_word, documents_by_id TO braid_service;
+REVOKE ALL ON FUNCTION documents_by_id FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION documents_by_id TO braid_service;

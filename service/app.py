@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import time
@@ -24,7 +25,7 @@ from service.api.middleware import RequestMiddleware
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import GraphSink, VectorSink, Worker, Writer
+from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_counting
 from service.model import Reach
 from service.sample import documents as sample_documents
 from service.search import Searcher
@@ -37,10 +38,13 @@ from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
 from service.stores.tenants import Tenants, record
+from service.stores.words import BM25, Corpora, Weighing, best_ranker
 from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+
+log = logging.getLogger(__name__)
 
 SAMPLE_TENANT = "sample"
 EMBEDDED_ROLE = "braid_app"
@@ -105,8 +109,10 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         for sink in (VectorSink(vectors, embedder), GraphSink(graph))
     ]
     await _run([worker.run() for worker in workers], stack)
+    weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
+    await _run([keep_counting(Corpora(postgres, weighing), settings.keyword_refresh_ms / 1000)], stack)
     tiers: list[Tier] = [
-        KeywordTier(postgres),
+        KeywordTier(postgres, await _ranker(postgres), settings.keyword_candidates),
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
@@ -114,7 +120,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
     state = State(
         searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
-        writer=Writer(postgres, workers, embedder.dimension),
+        writer=Writer(postgres, workers, embedder.dimension, weighing),
         keys=keys,
         tenants=Tenants(postgres),
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
@@ -197,6 +203,13 @@ def _vector_store(settings: Settings, dimension: int) -> VectorStore:
         dimension,
         settings.search_timeout_max_ms / 1000,
     )
+
+
+async def _ranker(postgres: Postgres) -> str:
+    ranker = await best_ranker(postgres)
+    if ranker != BM25:
+        log.warning("PostgreSQL has no pgvector: the keyword tier ranks with %s instead of BM25", ranker)
+    return ranker
 
 
 async def _run(work: list[Coroutine[Any, Any, None]], stack: AsyncExitStack) -> None:

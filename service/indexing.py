@@ -26,6 +26,7 @@ from service.stores.embedder import Embedder
 from service.stores.falkordb import GraphStore
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
+from service.stores.words import Corpora, Weighing
 
 log = logging.getLogger(__name__)
 
@@ -101,13 +102,20 @@ def embedded_text(document: Document) -> str:
 class Writer:
     """The writing side of the service."""
 
-    def __init__(self, postgres: Postgres, workers: Sequence[Worker], dimension: int) -> None:
+    def __init__(
+        self,
+        postgres: Postgres,
+        workers: Sequence[Worker],
+        dimension: int,
+        weighing: Weighing = Weighing(),  # noqa: B008
+    ) -> None:
         self._postgres = postgres
+        self._weighing = weighing
         self._workers = workers
         self.dimension = dimension
 
     def documents(self, reach: Reach) -> TenantDocuments:
-        return TenantDocuments(self._postgres, reach)
+        return TenantDocuments(self._postgres, reach, self._weighing)
 
     async def put(self, reach: Reach, documents: Sequence[Linked]) -> list[Written]:
         """Writes documents in order; an id that comes twice is written twice, the last one stays."""
@@ -178,11 +186,12 @@ class Worker:
             try:
                 applied = await self.apply_once()
                 failures = 0
-            except BraidError as error:
+            except Exception as error:  # a worker that ended would leave its index behind for ever
                 failures += 1
                 applied = 0
                 metrics.INDEX_FAILURES.labels(self._sink.name).inc()
-                log.warning("the %s index is behind: %s", self._sink.name, error)
+                foreseen = isinstance(error, BraidError)
+                log.warning("the %s index is behind: %s", self._sink.name, error, exc_info=not foreseen)
             if not applied:
                 await self._pause(failures)
 
@@ -258,3 +267,14 @@ class Worker:
         known = {document.id for document in documents}
         links = await self._dirty.links(tenant, sorted(known))
         return Change(tenant, documents, [id for id in ids if id not in known], links)
+
+
+async def keep_counting(corpora: Corpora, every_s: float) -> None:
+    """Refreshes the statistics of tenants whose documents have changed, for ever."""
+    while True:
+        try:
+            for tenant in await corpora.stale():
+                await corpora.refresh(tenant)
+        except Exception as error:
+            log.warning("the keyword statistics are behind: %s", error, exc_info=not isinstance(error, BraidError))
+        await asyncio.sleep(every_s)

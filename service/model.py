@@ -126,6 +126,7 @@ class Query:
     explain: bool = False
     allow_degraded: bool = True
     timeout_ms: int | None = None
+    ranker: str | None = None
 
     @property
     def tenant(self) -> str:

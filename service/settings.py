@@ -45,6 +45,12 @@ class Settings(BaseSettings):
 
     search_timeout_ms: int = Field(1000, ge=10, le=30_000, description="time each tier has, where a search names none")
     search_timeout_max_ms: int = Field(10_000, ge=10, le=60_000, description="most that a search's timeout_ms gets")
+    keyword_candidates: int = Field(1000, ge=100, le=100_000, description="documents a keyword search aims to score")
+    keyword_title_weight: float = Field(2.0, ge=0.1, le=10, description="a word of the title counts as so many")
+    keyword_tag_weight: float = Field(1.0, ge=0.1, le=10, description="a word of a tag counts as so many")
+    bm25_k1: float = Field(1.2, ge=0, le=5, description="BM25: how slowly repeated words stop counting")
+    bm25_b: float = Field(0.75, ge=0, le=1, description="BM25: how much a document's length counts")
+    keyword_refresh_ms: int = Field(1000, ge=50, le=600_000, description="pause between looks for stale statistics")
     graph_hops: int = Field(2, ge=1, le=3, description="links that a walk follows from where it starts")
     graph_fan_out: int = Field(50, ge=1, le=1000, description="edges followed from one node")
     max_body_bytes: int = Field(16 * 1024 * 1024, ge=1024, description="largest request body; NDJSON is not bound")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -124,6 +124,12 @@ class Weights(Strict):
     graph: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] | None = None
 
 
+class KeywordIn(Strict):
+    """How the keyword tier ranks."""
+
+    ranker: Literal["bm25", "ts_rank_cd"] = "bm25"
+
+
 class SearchIn(Strict):
     """One search."""
 
@@ -151,6 +157,7 @@ class SearchIn(Strict):
     include_namespaces: Annotated[list[Namespace], Field(min_length=1, max_length=256)] | None = None
     weights: Weights | None = None
     filter: FilterIn = Field(default_factory=FilterIn)
+    keyword: KeywordIn | None = None
     vector: Vector | None = Field(None, description="your own query vector, of the service's dimension")
     explain: bool = False
     allow_degraded: bool = True
@@ -176,5 +183,6 @@ class SearchIn(Strict):
             vector=None if self.vector is None else tuple(self.vector),
             explain=self.explain,
             allow_degraded=self.allow_degraded,
+            ranker=None if self.keyword is None else self.keyword.ranker,
             timeout_ms=None if self.timeout_ms is None else min(self.timeout_ms, timeout_max_ms),
         )

@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 
 from service.model import Document, Edge, Filter, Hit, Neighbor, Reach
+from service.ranking.typed import Typed
 from service.stores.filters import Condition, traits_of
 from service.stores.postgres import Connection, Postgres
+from service.stores.words import Weighing
 
 SINKS = ("vector", "graph")
 
@@ -26,16 +28,14 @@ ON CONFLICT (tenant_id, name) DO NOTHING
 # A document whose digest is unchanged is not touched, and so not indexed again.
 _UPSERT = """
 INSERT INTO documents AS d (tenant_id, id, namespace, title, content, metadata, type, tags, entities, confidence,
-    priority, created_at, vector, version, bytes, digest, traits, tsv)
+    priority, created_at, vector, version, bytes, digest, traits)
 SELECT $1, row.id, row.namespace, row.title, row.content, row.metadata, row.type, row.tags, row.entities,
     row.confidence, row.priority, moment, row.vector, nextval('document_version'), row.bytes,
     decode(row.digest, 'hex'),
-    row.traits || jsonb_build_object('created', (extract(epoch FROM moment) * 1000000)::bigint),
-    setweight(to_tsvector('english', row.title), 'A') || setweight(to_tsvector('english', tag_text), 'B')
-        || setweight(to_tsvector('english', row.content), 'D')
+    row.traits || jsonb_build_object('created', (extract(epoch FROM moment) * 1000000)::bigint)
 FROM jsonb_to_recordset($2) AS row (id text, namespace text, title text, content text, metadata jsonb, type text,
     tags text[], entities text[], confidence float8, priority smallint, created_at timestamptz, vector real[],
-    bytes integer, digest text, traits jsonb, tag_text text)
+    bytes integer, digest text, traits jsonb)
 LEFT JOIN documents old ON old.tenant_id = $1 AND old.id = row.id
 CROSS JOIN LATERAL coalesce(row.created_at, old.created_at, now()) AS moment
 ORDER BY row.id COLLATE "C"
@@ -43,9 +43,29 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET namespace = excluded.namespace, title 
     content = excluded.content, metadata = excluded.metadata, type = excluded.type, tags = excluded.tags,
     entities = excluded.entities, confidence = excluded.confidence, priority = excluded.priority,
     created_at = excluded.created_at, vector = excluded.vector, version = excluded.version, bytes = excluded.bytes,
-    digest = excluded.digest, traits = excluded.traits, tsv = excluded.tsv
+    digest = excluded.digest, traits = excluded.traits
 WHERE d.digest <> excluded.digest
 RETURNING d.id, d.version, d.xmax = 0 AS created
+"""
+_INDEX_WORDS = """
+WITH put AS (
+    INSERT INTO words (tenant_id, id, namespace, length, tsv, impacts)
+    SELECT $1, d.id, d.namespace, size.length, v.tsv,
+        impacts_of(v.tsv, size.length, coalesce(c.weighed_by, greatest(size.length, 1)), $3, $4, $5, $6)
+    FROM documents d
+    JOIN namespaces n ON n.tenant_id = $1 AND n.name = d.namespace
+    LEFT JOIN corpus c ON c.tenant_id = $1
+    CROSS JOIN LATERAL tagged(words_of(n.language, d.title, d.tags, d.content), tag($1)) AS v (tsv)
+    CROSS JOIN LATERAL (SELECT coalesce(sum(tf), 0) AS length FROM term_counts(v.tsv, $3, $4)) AS size
+    WHERE d.tenant_id = $1 AND d.id = ANY($2::text[])
+    ORDER BY d.id
+    ON CONFLICT (tenant_id, id) DO UPDATE SET namespace = excluded.namespace, length = excluded.length,
+        tsv = excluded.tsv, impacts = excluded.impacts
+    RETURNING 1
+)
+INSERT INTO usage AS u (tenant_id, slot, documents, bytes, changes)
+SELECT $1, pg_backend_pid() % 8, 0, 0, count(*) FROM put
+ON CONFLICT (tenant_id, slot) DO UPDATE SET changes = u.changes + excluded.changes
 """
 _DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2"
 _LOCK = "SELECT id FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE"
@@ -101,7 +121,7 @@ JOIN documents n ON n.tenant_id = $1 AND n.id = e.id
 WHERE n.id <> $2
 ORDER BY e.strength DESC, n.id, e.type, e.direction LIMIT $3
 """
-_MATCH = "SELECT id, score FROM documents_by_word($1, $2, $3, $4, $5, $6, $7::text::jsonpath, $8, $9)"
+_MATCH = "SELECT id, score FROM documents_by_word($1, $2, $3, $4, $5, $6::text::jsonpath, $7, $8, $9, $10)"
 _PAGE = f"""
 SELECT {_COLUMNS} FROM documents d
 WHERE d.tenant_id = $1 AND d.id > $2 AND ($3::text[] IS NULL OR d.namespace = ANY($3::text[]))
@@ -126,8 +146,9 @@ class TenantDocuments:
     wait for each other, but never in a circle.
     """
 
-    def __init__(self, postgres: Postgres, reach: Reach) -> None:
+    def __init__(self, postgres: Postgres, reach: Reach, weighing: Weighing = Weighing()) -> None:  # noqa: B008
         self._postgres = postgres
+        self._weighing = weighing
         self._reach = reach
         self._tenant = reach.tenant
 
@@ -137,6 +158,7 @@ class TenantDocuments:
         async with self._postgres.tenant(self._reach, writes=True) as connection:
             await connection.execute(_NAME_SPACES, self._tenant, sorted({d.namespace for d, _ in documents}))
             changed = {r["id"]: r for r in await connection.fetch(_UPSERT, self._tenant, rows)}
+            await connection.execute(_INDEX_WORDS, self._tenant, sorted(changed), *self._weighing.numbers)
             relinked = [(d, links) for d, links in documents if links is not None and d.id in changed]
             await self._relink(connection, relinked)
             await self._mark(connection, sorted(changed), SINKS)
@@ -211,14 +233,15 @@ class TenantDocuments:
     async def neighbors(self, id: str, limit: int) -> list[Neighbor]:
         return [Neighbor(*row) for row in await self._fetch(_NEIGHBORS, id, limit)]
 
-    async def match(self, typed: Typed, namespaces: Sequence[str] | None, filter: Filter, limit: int) -> list[Hit]:
+    async def match(  # noqa: PLR0913 - a search has this many sides
+        self, typed: Typed, namespaces: Sequence[str] | None, filter: Filter, limit: int, *, bound: int, ranker: str
+    ) -> list[Hit]:
         """The keyword tier's question, in one round trip. Namespaces are not narrowed here, but given."""
         condition = Condition(filter)
-        words = (typed.words, list(typed.phrases), typed.unwanted, typed.everything)
+        words = (typed.as_json(), typed.plain, typed.words)
         place = None if namespaces is None else list(namespaces)
-        rows = await self._postgres.fetch(
-            _MATCH, self._tenant, *words, place, condition.path, condition.operands, limit
-        )
+        asked = (place, condition.path, condition.operands, limit, bound, ranker)
+        rows = await self._postgres.fetch(_MATCH, self._tenant, *words, *asked)
         return [Hit(row["id"], row["score"]) for row in rows]
 
     async def _fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
@@ -237,19 +260,6 @@ class TenantDocuments:
     async def _mark(self, connection: Connection, ids: Sequence[str], sinks: Sequence[str]) -> None:
         if ids:
             await connection.execute(_MARK, self._tenant, list(ids), list(sinks))
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What a person typed, taken apart: plain words, "quoted phrases" and -unwanted words."""
-
-    words: str
-    phrases: tuple[str, ...]
-    unwanted: str
-
-    @property
-    def everything(self) -> str:
-        return " ".join((self.words, *self.phrases))
 
 
 def document_from(row: Any) -> Document:
@@ -295,5 +305,4 @@ def _row(document: Document, links: Sequence[Edge] | None) -> dict[str, object]:
         "digest": digest,
         "traits": traits_of(document),
         "bytes": sum(len(text.encode()) for text in (document.title, document.content)) + len(metadata),
-        "tag_text": " ".join(document.tags),
     }

@@ -11,6 +11,7 @@ import pytest
 
 from service.app import EMBEDDED_ROLE, prepare, with_user
 from service.model import Filter, Reach
+from service.ranking.typed import parse
 from service.stores import dirty, documents
 from service.stores.filters import Condition
 from service.stores.postgres import Postgres
@@ -22,10 +23,14 @@ INSERT INTO tenants (id, name) VALUES ('{TENANT}', 'one'), (gen_random_uuid(), '
 INSERT INTO projects SELECT id, 'default' FROM tenants;
 INSERT INTO namespaces SELECT id, 'ns' || n FROM tenants, generate_series(0, 6) n;
 INSERT INTO documents (tenant_id, id, namespace, title, content, metadata, tags, entities, created_at, version, bytes,
-    digest, traits, tsv)
-SELECT t.id, 'd' || n, 'ns' || n % 7, 'title', 'content', '{{}}', '{{}}', '{{}}', now(), n, 1, '',
-    jsonb_build_object('facets', ARRAY['t:' || n % 10]), to_tsvector('english', 'word' || n % 500 || ' common')
+    digest, traits)
+SELECT t.id, 'd' || n, 'ns' || n % 7, 'title', 'word' || n % 500 || ' common', '{{}}', '{{}}', '{{}}', now(), n, 1, '',
+    jsonb_build_object('facets', ARRAY['t:' || n % 10])
 FROM tenants t, generate_series(1, 10000) n;
+INSERT INTO words SELECT tenant_id, id, namespace, 2, tagged(to_tsvector('english', content), tag(tenant_id))
+FROM documents;
+INSERT INTO corpus SELECT id, 10000, 2, '', 2, NULL, 0, now() FROM tenants;
+INSERT INTO terms SELECT id, n, n FROM tenants, generate_series(1, 10000) n;
 INSERT INTO edges SELECT t.id, 'd' || n, 'd' || n + 1, 'x', 1, false FROM tenants t, generate_series(1, 10000) n;
 INSERT INTO dirty (tenant_id, document_id, sink, wanted_version, applied_version)
 SELECT t.id, 'd' || n, sink, n, CASE WHEN n > 9900 THEN 0 ELSE n END
@@ -96,7 +101,9 @@ async def test_no_lookup_of_a_worker_reads_a_whole_table(postgres: Postgres, nam
 
 async def scans(postgres: Postgres, statement: str, *arguments: object) -> tuple[int, dict[str, int]]:
     """How many rows a function returned, and how often it scanned each index and, as a whole, each table."""
-    count = "SELECT relname, pg_stat_get_xact_numscans(oid) FROM pg_class WHERE relname LIKE 'documents%'"
+    count = (
+        "SELECT relname, pg_stat_get_xact_numscans(oid) FROM pg_class WHERE relname ~ '^(documents|words|terms|corpus)'"
+    )
     async with postgres.transaction() as connection:
         before = dict(await connection.fetch(count))
         found = await connection.fetch(statement, *arguments)
@@ -110,12 +117,14 @@ async def test_a_keyword_search_uses_its_index_under_row_security(
     postgres: Postgres, filter: Filter, visible: list[str] | None
 ) -> None:
     """A function's own plan is not shown, so its scans are counted."""
-    condition = Condition(filter)
-    words = ("word7", [], "", "word7")
-    asked = (TENANT, *words, visible, condition.path, condition.operands, 100)
+    condition, typed = Condition(filter), parse("word7")
+    words = (typed.as_json(), typed.plain, typed.words)
+    asked = (TENANT, *words, visible, condition.path, condition.operands, 100, 1000, "bm25")
     found, used = await scans(postgres, documents._MATCH, *asked)
     assert found
-    assert used == {"documents_by_word": 1}
+    assert used.pop("words_by_lexeme") == 1
+    used.pop("corpus", None)  # as many rows as there are tenants: two
+    assert {name.rpartition("_")[2] for name in used} == {"pkey"}, used
 
 
 @pytest.mark.parametrize("project", [None, "default"])

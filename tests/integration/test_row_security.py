@@ -15,13 +15,27 @@ from service.stores import roles
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.stores.tenants import Tenants
+from service.stores.words import Corpora, Weighing
 from tests.conftest import Running
 
 # Each table that holds what belongs to a tenant, and the column that says whose.
 TABLES = {
     "tenants": "id",
     **dict.fromkeys(
-        ("projects", "namespaces", "api_keys", "audit", "documents", "edges", "dirty", "usage"), "tenant_id"
+        (
+            "projects",
+            "namespaces",
+            "api_keys",
+            "audit",
+            "documents",
+            "edges",
+            "dirty",
+            "usage",
+            "words",
+            "corpus",
+            "terms",
+        ),
+        "tenant_id",
     ),
 }
 
@@ -41,7 +55,9 @@ async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
     for name in ("wall-ada", "wall-bob"):
         await braid.key(name)
         tenant = await Tenants(postgres).ensure(name)
-        await TenantDocuments(postgres, Reach(tenant)).put([(Document("a", title="x"), [Edge("a", "b")])])
+        documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
+        await TenantDocuments(postgres, Reach(tenant)).put(documents)
+        await Corpora(postgres, Weighing()).refresh(tenant)
         tenants.append(tenant)
     return tenants[0], tenants[1]
 
@@ -94,7 +110,7 @@ async def test_a_tenant_changes_its_own_rows_only(postgres: Postgres, pair: tupl
 async def test_the_service_sees_across_tenants_only_where_it_must(
     postgres: Postgres, pair: tuple[str, str], role: str, table: str
 ) -> None:
-    allowed = {"worker": {"dirty"}, "admin": {"tenants", "api_keys", "audit"}}[role]
+    allowed = {"worker": {"dirty", "usage", "corpus"}, "admin": {"tenants", "api_keys", "audit"}}[role]
     for name, column in TABLES.items():
         async with postgres.service(role) as connection:  # type: ignore[arg-type]
             seen = {str(row[0]) for row in await connection.fetch(f"SELECT DISTINCT {column} FROM {name}")}
@@ -126,12 +142,12 @@ async def test_the_service_cannot_open_the_wall(postgres: Postgres, statement: s
 async def test_a_keyword_match_reads_past_row_security_for_its_own_tenant_only(
     postgres: Postgres, pair: tuple[str, str]
 ) -> None:
-    match = "SELECT id FROM keyword_match('x', '{}', '', 'x', '{default}', NULL, '{}', 10)"
+    match = "SELECT id FROM keyword_match('{}', true, 'x', '{default}', NULL, '{}', 10, 1000, 'bm25')"
     assert await postgres.fetch(match) == []
     async with postgres.tenant(Reach(str(uuid.uuid4()))) as connection:
         assert await connection.fetch(match) == []
     async with postgres.tenant(Reach(pair[0])) as connection:
-        assert len(await connection.fetch(match)) == 1
+        assert len(await connection.fetch(match)) == 2
 
 
 @pytest.mark.parametrize(
