@@ -128,20 +128,23 @@ async def refusals(texts: Iterable[str], url: str, key: str, at_once: int = 8) -
 
     async def ask(client: httpx.AsyncClient) -> None:
         for text in waiting:
-            response = await client.post("/v1/search", json={"query": text, "weights": _KEYWORD_ONLY, "limit": 1})
-            if not _fine(response):
-                failed.append((response.text, text))
+            reason = await _refusal(client, text)
+            if reason:
+                failed.append((reason, text))
 
     async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30) as client:
         await asyncio.gather(*(ask(client) for _ in range(at_once)))
     return failed
 
 
-def _fine(response: httpx.Response) -> bool:
-    if response.status_code != 200:
-        return response.status_code == 422
-    status: str = response.json()["tiers"]["keyword"]["status"]
-    return status in {"ok", "empty"}
+async def _refusal(client: httpx.AsyncClient, text: str) -> str | None:
+    try:
+        response = await client.post("/v1/search", json={"query": text, "weights": _KEYWORD_ONLY, "limit": 1})
+    except httpx.HTTPError as error:
+        return f"{type(error).__name__}: {error}"
+    if response.status_code == 200 and response.json()["tiers"]["keyword"]["status"] in {"ok", "empty"}:
+        return None
+    return None if response.status_code == 422 else response.text
 
 
 def main(
