@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import FastAPI
@@ -41,6 +41,9 @@ from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+
+if TYPE_CHECKING:
+    from service.stores.oidc import Tokens, Trust
 
 SAMPLE_TENANT = "sample"
 EMBEDDED_ROLE = "braid_app"
@@ -81,6 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, State]:
+    trust = _trust(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
     embedder = await create_embedder(
@@ -116,6 +120,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
         writer=Writer(postgres, workers, embedder.dimension),
         keys=keys,
+        tokens=_tokens(trust, postgres, stack),
         tenants=Tenants(postgres),
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda: dirty.backlog(postgres),
@@ -221,6 +226,38 @@ def key_pepper(settings: Settings) -> bytes:
             "set BRAID_KEY_PEPPER to a long random secret (openssl rand -hex 32), the same on every instance"
         )
     return kept_secret(settings.data_dir / "pepper", lambda: secrets.token_hex(32)).encode()
+
+
+def _trust(settings: Settings) -> Trust | None:
+    """Whose tokens are accepted, checked before any engine starts."""
+    if settings.oidc_issuer is None:
+        if settings.oidc_audience or settings.oidc_jwks_url:
+            raise SetupError("BRAID_OIDC_AUDIENCE and BRAID_OIDC_JWKS_URL need BRAID_OIDC_ISSUER")
+        return None
+    from service.stores.oidc import Trust  # noqa: PLC0415 - takes 60 ms to import, and most have no issuer
+
+    return Trust(
+        issuer=settings.oidc_issuer,
+        audience=settings.oidc_audience or "",
+        jwks_url=settings.oidc_jwks_url,
+        algorithms=tuple(settings.oidc_algorithms.replace(",", " ").split()),
+        tenant_claim=settings.oidc_tenant_claim,
+        scope_claim=settings.oidc_scope_claim,
+        project_claim=settings.oidc_project_claim,
+        namespaces_claim=settings.oidc_namespaces_claim,
+        max_bytes=settings.oidc_max_token_bytes,
+    )
+
+
+def _tokens(trust: Trust | None, postgres: Postgres, stack: AsyncExitStack) -> Tokens | None:
+    if trust is None:
+        return None
+    from service.stores.jwks import KeySet  # noqa: PLC0415 - as above
+    from service.stores.oidc import Tokens  # noqa: PLC0415
+
+    issued = KeySet(trust.issuer, trust.jwks_url, trust.algorithms, time.monotonic)
+    stack.push_async_callback(issued.close)
+    return Tokens(postgres, trust, issued, time.monotonic)
 
 
 def kept_secret(path: Path, make: Callable[[], str]) -> str:

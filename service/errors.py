@@ -5,6 +5,7 @@ BraidError
 ├── Unauthorized            no key, or not one we know (401)
 ├── Forbidden               the key is known and may not do this (403)
 ├── NotFound                no such document (404)
+├── IssuerUnavailable       the keys that tokens are checked with cannot be had (503); API keys go on working
 ├── Degraded                a tier is missing and the caller asked for no degradation (503)
 ├── TierUnavailable         an engine behind a tier cannot be reached (degrades the search)
 │   └── StoreUnavailable    PostgreSQL cannot be reached: the one engine we can't do without (503)
@@ -40,6 +41,10 @@ class Forbidden(BraidError):
 
 class NotFound(BraidError):
     """There is nothing under this id that the caller can see."""
+
+
+class IssuerUnavailable(BraidError):
+    """The issuer of tokens does not give us its keys, so we can neither accept nor refuse one."""
 
 
 class Degraded(BraidError):

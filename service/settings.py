@@ -38,6 +38,18 @@ class Settings(BaseSettings):
         None, description="secret that API key digests are keyed with; needed with BRAID_POSTGRES_URL"
     )
 
+    oidc_issuer: str | None = Field(None, description="whose tokens (JWTs) are accepted beside API keys")
+    oidc_audience: str | None = Field(None, description="what the issuer calls this service; needed with an issuer")
+    oidc_jwks_url: str | None = Field(None, description="where the issuer's keys are, if not where it says itself")
+    oidc_algorithms: str = Field("RS256 ES256", description="how tokens may be signed; never with a shared secret")
+    oidc_tenant_claim: str = Field("braid_tenant", min_length=1, description="claim that names the tenant")
+    oidc_scope_claim: str = Field("scope", min_length=1, description="claim that may hold braid:search, braid:write")
+    oidc_project_claim: str = Field("braid_project", min_length=1, description="claim that narrows to a project")
+    oidc_namespaces_claim: str = Field(
+        "braid_namespaces", min_length=1, description="claim that narrows to some namespaces"
+    )
+    oidc_max_token_bytes: int = Field(8192, ge=512, le=65_536, description="longest token that is looked at")
+
     embedder: str = Field("wordllama", description="wordllama, fastembed:<model or folder>, http:<url> or none")
     embedder_model: str = Field("", description="model name sent to an http: embedder")
     embedder_api_key: SecretStr | None = Field(None, description="bearer token sent to an http: embedder")

@@ -13,7 +13,16 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from service.errors import BraidError, Degraded, Forbidden, InvalidInput, NotFound, StoreUnavailable, Unauthorized
+from service.errors import (
+    BraidError,
+    Degraded,
+    Forbidden,
+    InvalidInput,
+    IssuerUnavailable,
+    NotFound,
+    StoreUnavailable,
+    Unauthorized,
+)
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +34,7 @@ _TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
     Unauthorized: (401, "unauthorized", {"WWW-Authenticate": "Bearer"}),
     Forbidden: (403, "forbidden", {}),
     NotFound: (404, "not_found", {}),
+    IssuerUnavailable: (503, "issuer_unavailable", {"Retry-After": "10"}),
     Degraded: (503, "degraded", {"Retry-After": "1"}),
     StoreUnavailable: (503, "store_unavailable", {"Retry-After": "1"}),
 }
