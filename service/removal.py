@@ -65,20 +65,25 @@ class Removal:
 
     async def tenant(self, actor: str, id: str, name: str) -> dict[str, dict[str, Counts]]:
         """The further steps. What was removed and what remains, of each engine, asked after the deletion."""
-        await self._drain(id)
+        taken = await self._drain(id)
         proof = {"qdrant": await self._from_qdrant(id), "falkordb": await self._from_falkordb(id)}
         left = [engine for engine, counts in proof.items() if any(counts["remaining"].values())]
         if left:
             raise TierUnavailable(f"{' and '.join(left)} still held some of the tenant: repeat the call")
         removed = await self._tenants.erase(actor, id, name)
+        removed["dirty"] += taken
         return proof | {"postgres": {"removed": removed, "remaining": await self._tenants.remaining(id)}}
 
-    async def _drain(self, tenant: str) -> None:
+    async def _drain(self, tenant: str) -> int:
         """Until no worker holds anything of the tenant, and none can take anything any more."""
+        total, held = 0, 1
         try:
             async with asyncio.timeout(self._patience):
-                while await dirty.take(self._postgres, tenant):  # noqa: ASYNC110 - a worker may be on another machine
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                while held:
+                    taken, held = await dirty.take(self._postgres, tenant)
+                    total += taken
+                    await asyncio.sleep(_PAUSE_SECONDS if held else 0)
+                return total
         except TimeoutError:
             raise TierUnavailable("documents of this tenant are still being indexed: repeat the call") from None
 

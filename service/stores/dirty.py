@@ -157,14 +157,15 @@ async def release_all(postgres: Postgres) -> None:
         await connection.execute(_RELEASE_ALL)
 
 
-async def take(postgres: Postgres, tenant: str, batch: int = 2000) -> int:
-    """Takes the rows of a tenant that is being deleted away from the workers; returns how many they still hold."""
-    taken = f"DELETE {batch}"
-    while taken == f"DELETE {batch}":
+async def take(postgres: Postgres, tenant: str, batch: int = 2000) -> tuple[int, int]:
+    """Takes the rows of a tenant that is being deleted from the workers: how many, and how many they still hold."""
+    total, taken = 0, batch
+    while taken == batch:
         async with postgres.tenant(Reach(tenant), writes=True) as connection:
-            taken = await connection.execute(_TAKE, tenant, batch)
+            taken = int((await connection.execute(_TAKE, tenant, batch)).rpartition(" ")[2])
             held: int = await connection.fetchval(_HELD, tenant)
-    return held
+        total += taken
+    return total, held
 
 
 async def backlog(postgres: Postgres) -> dict[str, int]:
