@@ -95,6 +95,7 @@ class Tokens:
         self._clock = clock
         self._ttl = ttl_s
         self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
+        self._forgotten = 0
 
     @staticmethod
     def takes(bearer: str) -> bool:
@@ -109,14 +110,17 @@ class Tokens:
         known = self._known.get(digest)
         if known is not None and known[0] > self._clock():
             return known[1]
+        forgotten = self._forgotten
         claims = await self._verified(token)
         caller = await self._caller(claims)
-        self._remember(digest, caller, claims["exp"] - now.timestamp())
+        if forgotten == self._forgotten:  # else this may be what was to be forgotten
+            self._remember(digest, caller, claims["exp"] - now.timestamp())
         return caller
 
     def forget(self) -> None:
         """Looks every tenant up again, e.g. after one was suspended."""
         self._known.clear()
+        self._forgotten += 1
 
     async def _verified(self, token: str) -> dict[str, Any]:
         """The claims of a token that is what it should be. On the event loop: it takes 0.2 ms."""
@@ -170,7 +174,7 @@ def _refusals() -> Iterator[None]:
         yield
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
         reason = next((said for kind, said in _REFUSALS.items() if isinstance(error, kind)), "the token is not valid")
-        raise Unauthorized(f"{reason}") from None if [__import__("logging").getLogger("x").warning("%s", error)] else None
+        raise Unauthorized(reason) from None
 
 
 def _pseudonym(tenant: str, subject: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -32,6 +32,7 @@ class Found:
         self.key = key
         self.asked = 0
         self.now = 0.0
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def find(self, kid: str) -> PublicKey:
         return self.key
@@ -42,6 +43,7 @@ class Found:
 
     async def fetchrow(self, statement: str, name: str) -> dict[str, str]:
         self.asked += 1
+        self.meanwhile()
         return {"id": "00000000-0000-0000-0000-000000000001", "state": "active"}
 
     def clock(self) -> float:
@@ -68,6 +70,15 @@ async def test_a_good_token_is_believed_for_seconds_and_then_looked_at_again() -
     tokens.forget()
     await tokens.check(one, datetime.now(UTC))
     assert found.asked == 3
+
+
+async def test_what_is_forgotten_while_it_is_looked_up_is_not_remembered() -> None:
+    found = Found()
+    tokens, one = found.tokens(), token()
+    found.meanwhile = tokens.forget
+    await tokens.check(one, datetime.now(UTC))
+    await tokens.check(one, datetime.now(UTC))
+    assert found.asked == 2
 
 
 @pytest.mark.parametrize(("left_s", "believed"), [(2.0, True), (0.5, False), (-10.0, False)])
