@@ -177,12 +177,14 @@ async def test_openapi_shows_the_limits_that_hold_here(tight: Running, braid: Ru
 
 
 async def test_a_declared_size_is_refused_before_the_body_comes(tight: Running) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(tight.url.rpartition(":")[2]))
     key = await tight.key()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(tight.url.rpartition(":")[2]))
     head = f"POST /v1/search HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: 4097\r\n\r\n"
-    writer.write(head.encode())
-    assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
-    writer.close()
+    try:
+        writer.write(head.encode())
+        assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
+    finally:
+        writer.close()
 
 
 @pytest.fixture(scope="module")
