@@ -25,6 +25,11 @@ PRIVATE: dict[str, Any] = {
 _WRITTEN = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
 
 
+def private(kid: str) -> dict[str, Any]:
+    """A key set's entry as nobody should publish it."""
+    return {**RSAAlgorithm.to_jwk(PRIVATE["RS256"], as_dict=True), "kid": kid, "use": "sig", "alg": "RS256"}
+
+
 def published(algorithm: str, kid: str, key: Any = None) -> dict[str, Any]:
     """The public half of a key as an entry of a key set."""
     public = (key or PRIVATE[algorithm]).public_key()
@@ -44,6 +49,7 @@ class Issuer:
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes | None = None
+    padding: int = 0
     pause_s: float = 0.0
 
     def token(self, algorithm: str = "RS256", kid: str | None = None, key: Any = None, **changes: Any) -> str:
@@ -66,7 +72,7 @@ class Issuer:
         said = configuration if scope["path"] == CONFIGURATION else {"keys": self.keys}
         body = json.dumps(said).encode() if self.body is None else self.body
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": body + b" " * self.padding})
 
 
 @asynccontextmanager
