@@ -61,6 +61,9 @@ def applying(these: Limits) -> Iterator[None]:
         _current.reset(token)
 
 
+_KEYWORDS = {"string": "maxLength", "array": "maxItems", "object": "maxProperties", "integer": "maximum"}
+
+
 @dataclass(frozen=True, slots=True)
 class AtMost:
     """Holds a field to the limit of this name. Lengths are looked at first, before anything else is done with it."""
@@ -75,12 +78,11 @@ class AtMost:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         described = handler(schema)
-        keyword = {"characters": "maxLength", "items": "maxItems", None: "maximum"}[self.unit]
-        return described | {keyword: getattr(limits(), self.name)}
+        return described | {_KEYWORDS[described["type"]]: getattr(limits(), self.name)}
 
     def _short(self, value: Any) -> Any:
         most = getattr(limits(), self.name)
-        if isinstance(value, str if self.unit == "characters" else list) and len(value) > most:
+        if isinstance(value, str if self.unit == "characters" else (list, dict)) and len(value) > most:
             raise ValueError(f"must have at most {most} {self.unit}")
         return value
 
