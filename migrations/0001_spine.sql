@@ -37,6 +37,7 @@ CREATE TABLE tenants (
     max_bytes      bigint CHECK (max_bytes >= 0),
     created_at     timestamptz NOT NULL DEFAULT now()
 );
+CREATE INDEX tenants_deleting ON tenants (id) WHERE state = 'deleting';
 
 CREATE TABLE projects (
     tenant_id  uuid NOT NULL REFERENCES tenants ON DELETE CASCADE,
@@ -147,17 +148,44 @@ CREATE TABLE usage (
     PRIMARY KEY (tenant_id, slot)
 );
 
+-- Refuses what takes a tenant over its quota. Writers of a tenant that has one wait here for each other until they
+-- commit, so the use they compare is exact. Who shrinks, or grows in the other measure only, may always go on.
+CREATE FUNCTION hold_quota(tenant uuid, more_documents bigint, more_bytes bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    allowed tenants;
+    held record;
+BEGIN
+    SELECT * INTO allowed FROM tenants
+    WHERE id = tenant AND (max_documents IS NOT NULL OR max_bytes IS NOT NULL) FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT sum(u.documents) AS documents, sum(u.bytes) AS bytes INTO held FROM usage u WHERE u.tenant_id = tenant;
+    IF more_documents > 0 AND held.documents > allowed.max_documents THEN
+        RAISE EXCEPTION 'max_documents: this tenant may hold % documents, and would hold %',
+            allowed.max_documents, held.documents USING ERRCODE = 'BRQ01';
+    ELSIF more_bytes > 0 AND held.bytes > allowed.max_bytes THEN
+        RAISE EXCEPTION 'max_bytes: this tenant may hold % bytes, and would hold %',
+            allowed.max_bytes, held.bytes USING ERRCODE = 'BRQ01';
+    END IF;
+END
+$$;
+
 CREATE FUNCTION count_usage() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO usage AS u SELECT tenant_id, pg_backend_pid() % 8, count(*), sum(bytes) FROM gained GROUP BY 1
         ON CONFLICT (tenant_id, slot) DO UPDATE
         SET documents = u.documents + excluded.documents, bytes = u.bytes + excluded.bytes;
+        PERFORM hold_quota(tenant_id, count(*), sum(bytes)) FROM gained GROUP BY tenant_id;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO usage AS u
         SELECT tenant_id, pg_backend_pid() % 8, 0, sum(bytes)
         FROM (SELECT tenant_id, bytes FROM gained UNION ALL SELECT tenant_id, -bytes FROM lost) AS both_sides GROUP BY 1
         ON CONFLICT (tenant_id, slot) DO UPDATE SET bytes = u.bytes + excluded.bytes;
+        PERFORM hold_quota(tenant_id, 0, sum(bytes))
+        FROM (SELECT tenant_id, bytes FROM gained UNION ALL SELECT tenant_id, -bytes FROM lost) AS both_sides
+        GROUP BY tenant_id;
     ELSE
         INSERT INTO usage AS u SELECT tenant_id, pg_backend_pid() % 8, -count(*), -sum(bytes) FROM lost
         -- A tenant that is being deleted takes its documents along, and has no usage any more.
@@ -193,6 +221,9 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+
+-- A worker leaves alone what is being deleted.
+CREATE POLICY deleting ON tenants FOR SELECT USING (app_role() = 'worker' AND state = 'deleting');
 
 -- Within its tenant a key may reach one project, or some namespaces, only. Subselects, so as to ask once a statement.
 CREATE POLICY reach ON namespaces AS RESTRICTIVE USING (

@@ -12,37 +12,45 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import documents, edges, handlers, namespaces, ops, search
+from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search
 from service.api.deps import State
+from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
+from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
 from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_counting
 from service.model import Reach
+from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
-from service.stores.keys import Keys, NewKey
+from service.stores.keys import KeyDesk, Keys, NewKey
 from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
-from service.stores.tenants import Tenants, record
+from service.stores.spaces import Spaces
+from service.stores.tenants import Tenants
 from service.stores.words import BM25, Corpora, Weighing, best_ranker
 from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+
+if TYPE_CHECKING:
+    from service.stores.oidc import Tokens, Trust
 
 log = logging.getLogger(__name__)
 
@@ -75,16 +83,32 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         summary="Hybrid search: keyword, vector and graph asked at once, fused into one ranking that explains itself.",
         lifespan=lifespan,
+        docs_url=None,  # ours asks no other host
         redoc_url=None,
     )
-    for module in (search, documents, edges, namespaces, ops):
+    for module in (search, documents, edges, namespaces, admin, ops, pages):
         app.include_router(module.router)
     handlers.install(app)
-    app.add_middleware(RequestMiddleware, max_body_bytes=settings.max_body_bytes)
+    limits = Limits.of(settings)
+    openapi.describe(app, limits)
+    if settings.cors_origins:
+        _allow_pages_of(app, settings.cors_origins.split())
+    app.add_middleware(RequestMiddleware, limits=limits, ops_port=settings.ops_port)
     return app
 
 
+def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+        expose_headers=["X-Request-ID", "RateLimit", "RateLimit-Policy", "Retry-After"],
+    )
+
+
 async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, State]:
+    trust = _trust(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
     embedder = await create_embedder(
@@ -118,13 +142,26 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     ]
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
+    writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
     state = State(
         searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
-        writer=Writer(postgres, workers, embedder.dimension, weighing),
+        writer=writer,
         keys=keys,
-        tenants=Tenants(postgres),
+        tokens=_tokens(trust, postgres, stack),
+        tenants=tenants,
+        spaces=Spaces(tenants),
+        key_desk=KeyDesk(tenants, keys),
+        removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
+        embedder=embedder.name,
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda: dirty.backlog(postgres),
+        rates=Rates(
+            key=settings.rate_limit_key,
+            tenant=settings.rate_limit_tenant,
+            failures=settings.rate_limit_failures,
+            window_s=settings.rate_limit_window_s,
+            clock=time.monotonic_ns,
+        ),
         search_timeout_max_ms=settings.search_timeout_max_ms,
         wait_timeout_ms=settings.wait_timeout_ms,
     )
@@ -236,6 +273,38 @@ def key_pepper(settings: Settings) -> bytes:
     return kept_secret(settings.data_dir / "pepper", lambda: secrets.token_hex(32)).encode()
 
 
+def _trust(settings: Settings) -> Trust | None:
+    """Whose tokens are accepted, checked before any engine starts."""
+    if settings.oidc_issuer is None:
+        if settings.oidc_audience or settings.oidc_jwks_url:
+            raise SetupError("BRAID_OIDC_AUDIENCE and BRAID_OIDC_JWKS_URL need BRAID_OIDC_ISSUER")
+        return None
+    from service.stores.oidc import Trust  # noqa: PLC0415 - takes 60 ms to import, and most have no issuer
+
+    return Trust(
+        issuer=settings.oidc_issuer,
+        audience=settings.oidc_audience or "",
+        jwks_url=settings.oidc_jwks_url,
+        algorithms=tuple(settings.oidc_algorithms.replace(",", " ").split()),
+        tenant_claim=settings.oidc_tenant_claim,
+        scope_claim=settings.oidc_scope_claim,
+        project_claim=settings.oidc_project_claim,
+        namespaces_claim=settings.oidc_namespaces_claim,
+        max_bytes=settings.oidc_max_token_bytes,
+    )
+
+
+def _tokens(trust: Trust | None, postgres: Postgres, stack: AsyncExitStack) -> Tokens | None:
+    if trust is None:
+        return None
+    from service.stores.jwks import KeySet  # noqa: PLC0415 - as above
+    from service.stores.oidc import Tokens  # noqa: PLC0415
+
+    issued = KeySet(trust.issuer, trust.jwks_url, trust.algorithms, time.monotonic)
+    stack.push_async_callback(issued.close)
+    return Tokens(postgres, trust, issued, time.monotonic)
+
+
 def kept_secret(path: Path, make: Callable[[], str]) -> str:
     """What the file holds; made on first use, readable by its owner only."""
     if not path.exists():
@@ -257,10 +326,8 @@ async def load_sample(state: State) -> str:
 async def make_key(tenants: Tenants, keys: Keys, tenant: str, wanted: NewKey) -> str:
     """A key for the tenant of this name, which is made where there is none."""
     await tenants.ensure(tenant)
-    async with tenants.opened(tenant) as (connection, id):
-        key = await keys.create(connection, id, wanted)
-        await record(connection, "cli", "key.create", id, {"prefix": key.partition(".")[0], "name": wanted.name})
-        return key
+    key, _ = await KeyDesk(tenants, keys).create("cli", tenant, wanted)
+    return key
 
 
 def _reveal(secret: SecretStr | None) -> str | None:

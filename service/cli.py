@@ -9,7 +9,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -18,30 +18,32 @@ import orjson
 import typer
 import uvicorn
 import uvloop
-from pydantic import ValidationError
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from service import __version__
-from service.embedded import Addresses, EmbeddedEngines, announce, announced, check_platform, running
+from service.admin_cli import key_app, tenant_app
+from service.console import (
+    Key,
+    Url,
+    address_of,
+    addresses_of,
+    checked,
+    client_of,
+    err,
+    out,
+    prepared,
+    read_settings,
+    url_of,
+)
+from service.embedded import announce, running
 from service.errors import BraidError, SetupError
 from service.settings import Settings
-from service.stores.keys import SCOPES, Keys, NewKey
-from service.stores.postgres import Postgres
-from service.stores.tenants import Tenants
 from service.ui.terminal import drawn, figures, plain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-key_app = typer.Typer(no_args_is_help=True, help="API keys.")
 app.add_typer(key_app, name="key")
-out = Console()
-err = Console(stderr=True, soft_wrap=True)
-
-Url = Annotated[
-    str | None, typer.Option("--url", envvar="BRAID_URL", help="where Braid answers; default: on this data folder")
-]
-Key = Annotated[str | None, typer.Option("--key", envvar="BRAID_API_KEY", help="an API key; default: the sample's")]
+app.add_typer(tenant_app, name="tenant")
 _JSON = "-H 'Content-Type: application/json'"
 _HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
 _FIND_HELLO = '{"query": "hello Braid", "limit": 1, "explain": true}'
@@ -67,15 +69,6 @@ def _fail(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def _settings() -> Settings:
-    try:
-        return Settings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "BRAID_" + "_".join(map(str, first["loc"])).upper()
-        raise SetupError(f"{name} is not usable: {first['msg']}") from None
-
-
 @app.callback(invoke_without_command=True)
 def _version(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
     """Braid: keyword, vector and graph search at once, fused into one ranking that explains itself."""
@@ -87,11 +80,12 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 @app.command(epilog="Example: BRAID_PORT=9000 braid serve")
 def serve() -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
-    settings = _settings()
+    settings = read_settings()
     _log(settings.log_level)
-    listener = _listen(settings.host, settings.port)
+    ports = {"BRAID_PORT": settings.port, "BRAID_OPS_PORT": settings.ops_port}
+    listeners = [_listen(settings.host, port, name) for name, port in ports.items() if port is not None]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, listener))
+        runner.run(_serve(settings, listeners))
 
 
 def _log(level: str) -> None:
@@ -100,7 +94,7 @@ def _log(level: str) -> None:
         logging.getLogger(chatty).setLevel("ERROR")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, name: str) -> socket.socket:
     """Takes the port before anything else starts, so that a taken one costs nothing."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only where the protocol is named; with it an answer waits 40 ms for a receipt.
@@ -111,15 +105,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen()
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        remedy = "set BRAID_PORT to a free port" if taken else "check BRAID_HOST and BRAID_PORT"
+        remedy = f"set {name} to a free port" if taken else f"check BRAID_HOST and {name}"
         raise SetupError(f"cannot listen on {host}:{port} ({error.strerror}): {remedy}") from None
     return listener
-
-
-def _url(host: str, port: int) -> str:
-    """The address to type: one that stands for all of a machine's is no place to go to."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not listened on here
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -130,21 +118,23 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> None:
+async def _serve(settings: Settings, listeners: list[socket.socket]) -> None:
     from service.app import create_app  # noqa: PLC0415 - it takes long
 
     api = create_app(settings)
-    config = uvicorn.Config(api, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        api, lifespan="off", log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
+    )
     server = _Server(config)
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with api.router.lifespan_context(api):
         key = await _sample_key(settings, api.state.braid)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        serving = asyncio.create_task(server.serve(sockets=listeners))
         while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for this
             await asyncio.sleep(0.01)
-        url = _url(settings.host, listener.getsockname()[1])
+        url = url_of(settings.host, listeners[0].getsockname()[1])
         announce(settings.data_dir, url)
         _welcome(url, key)
         stopped = asyncio.create_task(stopping.wait())
@@ -188,102 +178,14 @@ def _welcome(url: str, key: str | None) -> None:
     print("\n".join([*lines, "", "Ctrl-C stops it."]), flush=True)  # noqa: T201 - plain, so that it can be copied
 
 
-@contextlib.contextmanager
-def _addresses(settings: Settings) -> Iterator[Addresses]:
-    """PostgreSQL by its address, of the running instance, or started for this one command."""
-    found = None if settings.postgres_url else running(settings.data_dir)
-    if settings.postgres_url or found:
-        yield found or Addresses(None, None)
-        return
-    check_platform()
-    engines = EmbeddedEngines(settings.data_dir, postgres=True, falkordb=False)
-    try:
-        yield engines.start()
-    finally:
-        engines.stop()
-
-
-async def _prepare(settings: Settings, addresses: Addresses) -> list[str]:
-    from service.app import postgres_urls, prepare  # noqa: PLC0415 - it takes long
-
-    admin_url, url = postgres_urls(settings, addresses)
-    if admin_url is None:
-        raise SetupError("set BRAID_POSTGRES_ADMIN_URL to the address of the role that owns the tables")
-    return await prepare(admin_url, url, embedded=settings.postgres_url is None)
-
-
-@contextlib.asynccontextmanager
-async def _postgres(settings: Settings) -> AsyncIterator[Postgres]:
-    """As the service sees it, with the schema up to date where that is ours to do."""
-    from service.app import postgres_urls  # noqa: PLC0415 - it takes long
-
-    with _addresses(settings) as addresses:
-        admin_url, url = postgres_urls(settings, addresses)
-        if admin_url is not None:
-            await _prepare(settings, addresses)
-        postgres = Postgres(url, pool_size=2, acquire_timeout_s=5)
-        await postgres.open()
-        try:
-            yield postgres
-        finally:
-            await postgres.close()
-
-
 @app.command(epilog="Example: BRAID_POSTGRES_ADMIN_URL=postgresql://... braid migrate")
 def migrate() -> None:
     """Apply the migrations that the database does not have yet."""
 
-    settings = _settings()
-    with _addresses(settings) as addresses:
-        done = asyncio.run(_prepare(settings, addresses))
+    settings = read_settings()
+    with addresses_of(settings) as addresses:
+        done = asyncio.run(prepared(settings, addresses))
     out.print(f"Applied {', '.join(done)}." if done else "The database is up to date.")
-
-
-@key_app.command("create", epilog="Example: braid key create --tenant my-team --scope search")
-def key_create(
-    tenant: Annotated[str, typer.Option(help="the tenant's name; made if it is new")],
-    scope: Annotated[list[str] | None, typer.Option(help="search, write; both if not given")] = None,
-    name: Annotated[str, typer.Option(help="what the key is for; up to two live keys share a name")] = "default",
-) -> None:
-    """Make an API key. It is shown once and kept only as a digest."""
-    unknown = set(scope or ()) - set(SCOPES)
-    if unknown:
-        raise SetupError(f"unknown scope {', '.join(sorted(unknown))}: there are {', '.join(SCOPES)}")
-
-    async def run() -> str:
-        from service.app import key_pepper, make_key  # noqa: PLC0415 - it takes long
-
-        settings = _settings()
-        async with _postgres(settings) as postgres:
-            keys = Keys(postgres, key_pepper(settings), lambda: 0.0)
-            return await make_key(Tenants(postgres), keys, tenant, NewKey(name=name, scopes=scope or SCOPES))
-
-    print(asyncio.run(run()))  # noqa: T201 - plain, for scripts
-
-
-def _address(settings: Settings) -> str:
-    """Where the instance on our data folder answers, or would by these settings."""
-    return announced(settings.data_dir) or _url(settings.host, settings.port)
-
-
-def _client(url: str | None, key: str | None) -> httpx.Client:
-    settings = _settings()
-    url = url or _address(settings)
-    if key is None:
-        path = settings.data_dir / "sample.key"
-        if not path.exists():
-            raise SetupError("no API key: pass --key, or set BRAID_API_KEY (braid key create makes one)")
-        key = path.read_text().strip()
-    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=120)
-
-
-def _checked(response: httpx.Response) -> Any:
-    if response.is_success:
-        return response.json()
-    try:
-        raise SetupError(f"{response.status_code}: {response.json()['detail']}")
-    except (json.JSONDecodeError, KeyError, TypeError):
-        raise SetupError(f"{response.status_code} from {response.url}: is that Braid?") from None
 
 
 @app.command(epilog="Example: braid load documents.jsonl --namespace wiki")
@@ -297,10 +199,10 @@ def load(
     with file.open("rb") as lines:
         total = sum(1 for line in lines if line.strip())
     refused = 0
-    with _client(url, key) as client, Progress(*_COLUMNS, console=err) as progress:
+    with client_of(url, key) as client, Progress(*_COLUMNS, console=err) as progress:
         task = progress.add_task("Loading", total=total)
         for path, batch in _batches(file, namespace):
-            answer = _checked(client.post(path, json=batch))
+            answer = checked(client.post(path, json=batch))
             for item in (i for i in answer["items"] if i["status"] == "error"):
                 refused += 1
                 err.print(
@@ -356,8 +258,8 @@ def search(
     body: dict[str, Any] = {"query": text, "limit": limit, "explain": debug}
     if namespace:
         body["include_namespaces"] = namespace
-    with _client(url, key) as client:
-        answer = _checked(client.post("/v1/search", json=body))
+    with client_of(url, key) as client:
+        answer = checked(client.post("/v1/search", json=body))
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
         return
@@ -402,10 +304,10 @@ def evaluate(
 @app.command(epilog="Example: braid doctor")
 def doctor(url: Url = None) -> None:
     """Check the settings and each engine, and say what is wrong."""
-    settings = _settings()
+    settings = read_settings()
     _log("error")
     if url is None and running(settings.data_dir) is not None:
-        url = _address(settings)
+        url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"
     out.print(f"Asking {where}.", markup=False, highlight=False, soft_wrap=True)
     found = {"settings": None} | asyncio.run(_ask(url) if url else _try_start(settings))
@@ -420,7 +322,7 @@ async def _ask(url: str) -> dict[str, str | None]:
     """A running instance, which alone may open embedded Qdrant."""
     async with httpx.AsyncClient(base_url=url, timeout=5) as client:
         answer = await client.get("/readyz")
-    return _engines(answer.json() if answer.status_code == 503 else _checked(answer))
+    return _engines(answer.json() if answer.status_code == 503 else checked(answer))
 
 
 async def _try_start(settings: Settings) -> dict[str, str | None]:

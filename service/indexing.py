@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from service import metrics
-from service.errors import BraidError, TierUnavailable
+from service.errors import BraidError, TierUnavailable, outline
 from service.model import Document, Edge, Reach
 from service.stores.dirty import CLAIM_SECONDS, Claim, DirtyRows, by_tenant
 from service.stores.documents import TenantDocuments, Written
@@ -238,7 +238,7 @@ class Worker:
         except TierUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one document may be poison: find out which
-            log.warning("the %s sink refused a batch of %d: %r", self._sink.name, len(claims), error)
+            log.warning("the %s sink refused a batch of %d: %s", self._sink.name, len(claims), outline(error))
             await self._apply_singly(tenant, claims)
         else:
             await self._record(tenant, claims)

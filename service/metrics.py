@@ -11,6 +11,12 @@ HTTP_REQUESTS = Counter("braid_http_requests_total", "Requests.", ["method", "ro
 HTTP_SECONDS = Histogram(
     "braid_http_request_duration_seconds", "Request time.", ["method", "route"], registry=REGISTRY, buckets=_FAST
 )
+RATE_LIMITED = Counter(
+    "braid_rate_limited_total",
+    "Calls refused for coming too fast, by whose: key, tenant, address.",
+    ["limit"],
+    registry=REGISTRY,
+)
 SEARCHES = Counter(
     "braid_searches_total", "Searches, by outcome: full, degraded, failed.", ["outcome"], registry=REGISTRY
 )

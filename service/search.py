@@ -11,7 +11,7 @@ from service import metrics
 from service.errors import Degraded
 from service.model import Document, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import FUSIONS
-from service.ranking.plan import effective_weights, make_plan
+from service.ranking.plan import asked_weights, effective_weights, make_plan
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.tiers import Tier
@@ -41,11 +41,16 @@ class Searcher:
             metrics.TIER_HITS.labels(tier).inc()
         return result
 
+    def check_weights(self, weights: Mapping[str, float]) -> None:
+        """Refuses what no search could use."""
+        asked_weights(weights, self._default_weights)
+
     async def _search(self, query: Query) -> SearchResult:
         started = time.perf_counter()
-        plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
         documents = TenantDocuments(self._postgres, query.reach)
         query = replace(query, namespaces=await place(documents, query))
+        query = replace(query, weights=await chosen_weights(documents, query))
+        plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
         answers, namespaces = await asyncio.gather(
             self._ask(query, plan.weights, plan.candidates, plan.timeout_ms), names(documents, query)
         )
@@ -88,6 +93,13 @@ async def names(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
     if query.namespaces is not None:
         return query.namespaces
     return tuple(await documents.namespaces()) or ("default",)
+
+
+async def chosen_weights(documents: TenantDocuments, query: Query) -> Mapping[str, float] | None:
+    """The query's own weights, or its namespace's, where it goes over exactly one."""
+    if query.weights or query.namespaces is None or len(query.namespaces) != 1:
+        return query.weights
+    return await documents.weights(query.namespaces[0])
 
 
 async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:

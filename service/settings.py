@@ -8,14 +8,20 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.api.limits import Limits
 
-class Settings(BaseSettings):
+
+class Settings(Limits, BaseSettings):
     """Everything an operator can turn. An engine without an address runs embedded."""
 
     model_config = SettingsConfigDict(env_prefix="BRAID_", frozen=True, extra="ignore")
 
     host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 for every interface")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    ops_port: int | None = Field(
+        None, ge=1, le=65535, description="port for /metrics and the admin API, which then answer nowhere else"
+    )
+    cors_origins: str = Field("", description="origins whose pages may call, with spaces between; none if unset")
     data_dir: Path = Field(Path(".braid"), description="where embedded engines, logs and made secrets live")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
     sample: bool = Field(True, description="load the sample documents on the first embedded start")
@@ -38,6 +44,18 @@ class Settings(BaseSettings):
         None, description="secret that API key digests are keyed with; needed with BRAID_POSTGRES_URL"
     )
 
+    oidc_issuer: str | None = Field(None, description="whose tokens (JWTs) are accepted beside API keys")
+    oidc_audience: str | None = Field(None, description="what the issuer calls this service; needed with an issuer")
+    oidc_jwks_url: str | None = Field(None, description="where the issuer's keys are, if not where it says itself")
+    oidc_algorithms: str = Field("RS256 ES256", description="how tokens may be signed; never with a shared secret")
+    oidc_tenant_claim: str = Field("braid_tenant", min_length=1, description="claim that names the tenant")
+    oidc_scope_claim: str = Field("scope", min_length=1, description="claim that may hold braid:search, braid:write")
+    oidc_project_claim: str = Field("braid_project", min_length=1, description="claim that narrows to a project")
+    oidc_namespaces_claim: str = Field(
+        "braid_namespaces", min_length=1, description="claim that narrows to some namespaces"
+    )
+    oidc_max_token_bytes: int = Field(8192, ge=512, le=65_536, description="longest token that is looked at")
+
     embedder: str = Field("wordllama", description="wordllama, fastembed:<model or folder>, http:<url> or none")
     embedder_model: str = Field("", description="model name sent to an http: embedder")
     embedder_api_key: SecretStr | None = Field(None, description="bearer token sent to an http: embedder")
@@ -53,7 +71,14 @@ class Settings(BaseSettings):
     keyword_refresh_ms: int = Field(1000, ge=50, le=600_000, description="pause between looks for stale statistics")
     graph_hops: int = Field(2, ge=1, le=3, description="links that a walk follows from where it starts")
     graph_fan_out: int = Field(50, ge=1, le=1000, description="edges followed from one node")
-    max_body_bytes: int = Field(16 * 1024 * 1024, ge=1024, description="largest request body; NDJSON is not bound")
+    rate_limit_key: float = Field(1000, ge=0, le=1_000_000, description="calls a second of one key; 0 for any number")
+    rate_limit_tenant: float = Field(
+        2000, ge=0, le=1_000_000, description="calls a second of one tenant; 0 for any number"
+    )
+    rate_limit_failures: float = Field(
+        100, ge=0, le=1_000_000, description="wrong keys a second from one address; 0 for any number"
+    )
+    rate_limit_window_s: int = Field(10, ge=1, le=3600, description="seconds whose calls may come all at once")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

@@ -11,16 +11,15 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from service.api.fields import MAX_BULK
 from service.api.handlers import field_errors
+from service.api.limits import limits, too_deep
 from service.api.schemas import DocumentBody, DocumentIn
-from service.errors import InvalidInput
+from service.errors import InvalidInput, QuotaExceeded
 from service.indexing import Linked, Writer
 from service.model import Reach
 from service.stores.documents import Written
 
 _BATCH = 500
-_MAX_LINE = 2 * 1024 * 1024
 _SPOOL = 4 * 1024 * 1024
 
 
@@ -30,27 +29,31 @@ async def parse_array(body: bytes) -> AsyncIterator[Any]:
         items = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise InvalidInput("body", f"is not valid JSON ({error})") from None
-    if not isinstance(items, list) or not 1 <= len(items) <= MAX_BULK:
-        raise InvalidInput("body", f"must be an array of 1 to {MAX_BULK} documents; send NDJSON for more")
+    most = limits().max_bulk_items
+    if not isinstance(items, list) or not 1 <= len(items) <= most:
+        raise InvalidInput("body", f"must be an array of 1 to {most} documents; send NDJSON for more")
     for item in items:
         yield item
 
 
 async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     """The items of an NDJSON stream; a line that can't be read becomes an exception in its place."""
+    most = limits().max_line_bytes
     rest = b""
     async for chunk in stream:
         *whole, rest = (rest + chunk).split(b"\n")
+        if any(len(line) > most for line in (*whole, rest)):
+            raise InvalidInput("body", f"must have lines of at most {most} bytes")
         for line in whole:
             if line.strip():
                 yield _parse(line)
-        if len(rest) > _MAX_LINE:
-            raise InvalidInput("body", f"has a line of more than {_MAX_LINE} bytes")
     if rest.strip():
         yield _parse(rest)
 
 
 def _parse(line: bytes) -> Any:
+    if too_deep(line, limits().max_json_depth):
+        return InvalidInput("line", f"must nest at most {limits().max_json_depth} levels deep")
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -117,12 +120,12 @@ class BulkWrite:
             self._say(next(answers) if isinstance(item, tuple) else item)
 
     async def _put(self, documents: list[Linked]) -> list[dict[str, Any]]:
-        """Writes them together; one by one where PostgreSQL refuses one of them, to find out which."""
+        """Writes them together; one by one where one of them is refused, to find out which."""
         if not documents:
             return []
         try:
             written = await self._writer.put(self._reach, documents)
-        except InvalidInput as error:
+        except (InvalidInput, QuotaExceeded) as error:
             if len(documents) == 1:
                 return [{"id": documents[0][0].id, "status": "error", "error": str(error)}]
             return [answer for one in documents for answer in await self._put([one])]

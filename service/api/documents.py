@@ -18,23 +18,22 @@ from service.api.answers import (
 )
 from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status_of
 from service.api.deps import Author, Reader, StateDep, Wait
-from service.api.fields import MAX_BULK, Id, Namespace
+from service.api.fields import Id, Namespaces
 from service.api.filters import FilterIn
 from service.api.handlers import MISSING, PROBLEMS, field_errors
+from service.api.limits import AtMost
 from service.api.middleware import NDJSON
-from service.api.schemas import DocumentBody, DocumentIn
+from service.api.schemas import DocumentBody
 from service.errors import InvalidInput, NotFound
 from service.model import Filter
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], responses=PROBLEMS)
 
-_ITEM = DocumentIn.model_json_schema(ref_template="#/components/schemas/{model}")
-del _ITEM["$defs"]  # its parts are described already, with the body of a single document
 _BULK_BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": {"type": "array", "minItems": 1, "maxItems": MAX_BULK, "items": _ITEM}},
+            "application/json": {"schema": {"$ref": "#/components/schemas/Documents"}},
             NDJSON: {"schema": {"type": "string", "description": "one document a line, without limit"}},
         },
     }
@@ -42,7 +41,9 @@ _BULK_BODY = {
 
 
 @router.get("/{id:path}/neighbors", response_model=NeighborsOut, responses=MISSING)
-async def neighbors(id: Id, state: StateDep, caller: Reader, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> JSON:
+async def neighbors(
+    id: Id, state: StateDep, caller: Reader, limit: Annotated[int, AtMost("max_neighbors"), Query(ge=1)] = 50
+) -> JSON:
     """The documents one link away, in both directions, strongest first."""
     documents = state.writer.documents(caller.reach)
     if await documents.get(id) is None:
@@ -103,10 +104,10 @@ async def put_documents(request: Request, state: StateDep, caller: Author, wait:
 async def list_documents(
     state: StateDep,
     caller: Reader,
-    namespace: Annotated[list[Namespace] | None, Query(max_length=256)] = None,
+    namespace: Annotated[Namespaces | None, Query()] = None,
     filter: Annotated[str | None, Query(max_length=8192, description="the search's `filter`, as JSON")] = None,
     after: Annotated[str, Query(max_length=512, description="the id the last page ended with")] = "",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, AtMost("max_page"), Query(ge=1)] = 100,
 ) -> JSON:
     """Documents in order of id, page by page."""
     documents = state.writer.documents(caller.reach)

@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from service.api.answers import JSON, BulkOut, DeletedOut
 from service.api.deps import Author, State, StateDep, Wait
-from service.api.fields import MAX_BULK
 from service.api.handlers import PROBLEMS, field_errors
+from service.api.limits import AtMost
 from service.api.schemas import EdgeIn, EdgeKey
 from service.stores.keys import Caller
 
 router = APIRouter(prefix="/v1/edges", tags=["edges"], responses=PROBLEMS)
 
 _EXAMPLE = [{"source": "manual-17", "target": "note-3", "type": "supports", "strength": 0.9}]
-Items = Annotated[list[dict[str, Any]], Body(min_length=1, max_length=MAX_BULK, examples=[_EXAMPLE])]
+Items = Annotated[list[dict[str, Any]], AtMost("max_bulk_items", "items"), Body(min_length=1, examples=[_EXAMPLE])]
 
 
 @router.post("", response_model=BulkOut)
@@ -36,7 +36,7 @@ async def add_edges(items: Items, state: StateDep, caller: Author, wait: Wait = 
 
 @router.delete("", response_model_exclude_none=True)
 async def delete_edges(
-    items: Annotated[list[EdgeKey], Body(min_length=1, max_length=MAX_BULK)],
+    items: Annotated[list[EdgeKey], AtMost("max_bulk_items", "items"), Body(min_length=1)],
     state: StateDep,
     caller: Author,
     wait: Wait = False,

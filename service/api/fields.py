@@ -9,15 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-MAX_QUERY = 1024
-MAX_TERMS = 64
-MAX_CONTENT = 262_144
-MAX_METADATA_VALUES = 256
-MAX_DEPTH = 8
-MAX_VECTOR = 8192
+from service.api.limits import AtMost, limits
+
 MAX_FILTERS = 32
 MAX_FILTER_DEPTH = 4
-MAX_BULK = 1000
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -49,8 +44,9 @@ def _utc(moment: datetime) -> datetime:
 
 
 def _few_terms(text: str) -> str:
-    if len(text.split()) > MAX_TERMS:
-        raise ValueError(f"must have at most {MAX_TERMS} terms")
+    most = limits().max_query_terms
+    if len(text.split()) > most:
+        raise ValueError(f"must have at most {most} terms")
     return text
 
 
@@ -68,13 +64,16 @@ def _finite(vector: list[float]) -> list[float]:
 
 def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
     """Refuses what some engine could not hold: too many values, too deep, too long, NUL, NaN, huge integers."""
+    values, levels = limits().max_metadata_values, limits().max_metadata_depth
     count = 0
     todo: list[tuple[Any, int]] = [(metadata, 0)]
     while todo:
         value, depth = todo.pop()
         count += 1
-        if count > MAX_METADATA_VALUES or depth > MAX_DEPTH:
-            raise ValueError(f"must hold at most {MAX_METADATA_VALUES} values, nested at most {MAX_DEPTH} deep")
+        if count > values:
+            raise ValueError(f"must hold at most {values} keys and values")
+        if depth > levels:
+            raise ValueError(f"must nest at most {levels} levels deep")
         if isinstance(value, dict):
             todo += [(key, depth) for key in value] + [(v, depth + 1) for v in value.values()]
         elif isinstance(value, list):
@@ -86,8 +85,9 @@ def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def check_scalar(value: Any) -> None:
     if isinstance(value, str):
-        if len(value) > 4096:
-            raise ValueError("must hold strings of at most 4096 characters")
+        most = limits().max_metadata_chars
+        if len(value) > most:
+            raise ValueError(f"must hold strings of at most {most} characters")
         _storable(value)
     elif isinstance(value, int) and abs(value) > 2**53:
         raise ValueError("must hold integers between -2^53 and 2^53")
@@ -96,13 +96,14 @@ def check_scalar(value: Any) -> None:
 
 
 Text = Annotated[str, AfterValidator(_storable)]
-QueryText = Annotated[Text, Field(max_length=MAX_QUERY), AfterValidator(_few_terms)]
+QueryText = Annotated[Text, AtMost("max_query_chars", "characters"), AfterValidator(_few_terms)]
 SomeQueryText = Annotated[QueryText, AfterValidator(_not_blank)]
 Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
 Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable), AfterValidator(_decoded)]
 Namespace = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/@-]+$")]
 Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR), AfterValidator(_finite)]
+Namespaces = Annotated[list[Namespace], Field(min_length=1), AtMost("max_namespaces", "items")]
+Vector = Annotated[list[float], Field(min_length=1), AtMost("max_vector", "items"), AfterValidator(_finite)]
 Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
 Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
 

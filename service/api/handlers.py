@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -13,9 +12,21 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from service.errors import BraidError, Degraded, Forbidden, InvalidInput, NotFound, StoreUnavailable, Unauthorized
-
-log = logging.getLogger(__name__)
+from service.errors import (
+    BraidError,
+    Conflict,
+    Degraded,
+    Forbidden,
+    InvalidInput,
+    IssuerUnavailable,
+    NotFound,
+    QuotaExceeded,
+    StoreUnavailable,
+    TierInvalid,
+    TierUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -24,9 +35,15 @@ _TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
     InvalidInput: (422, "invalid_input", {}),
     Unauthorized: (401, "unauthorized", {"WWW-Authenticate": "Bearer"}),
     Forbidden: (403, "forbidden", {}),
+    QuotaExceeded: (403, "quota_exceeded", {}),
+    TooManyRequests: (429, "too_many_requests", {}),
     NotFound: (404, "not_found", {}),
+    Conflict: (409, "conflict", {}),
+    IssuerUnavailable: (503, "issuer_unavailable", {"Retry-After": "10"}),
     Degraded: (503, "degraded", {"Retry-After": "1"}),
     StoreUnavailable: (503, "store_unavailable", {"Retry-After": "1"}),
+    TierUnavailable: (503, "engine_unavailable", {"Retry-After": "1"}),
+    TierInvalid: (503, "engine_unavailable", {"Retry-After": "1"}),
 }
 
 
@@ -64,33 +81,17 @@ def _title(status: int) -> str:
     return _TITLES.get(status, HTTPStatus(status).phrase)
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {status: _described(status) for status in (400, 401, 403, 413, 422, 503)}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: _described(status) for status in (400, 401, 403, 413, 422, 429, 503)
+}
 MISSING: dict[int | str, dict[str, Any]] = {404: _described(404)}
+CONFLICT: dict[int | str, dict[str, Any]] = {409: _described(409)}
 
 
 def install(app: FastAPI) -> None:
     app.add_exception_handler(BraidError, _ours)
     app.add_exception_handler(RequestValidationError, _refused)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unforeseen)
-    _describe(app)
-
-
-def _describe(app: FastAPI) -> None:
-    """Adds Problem to the documented schemas: FastAPI knows models of JSON answers only."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        schema = generate()
-        reference = "#/components/schemas/{model}"
-        schemas = schema["components"]["schemas"]
-        schemas["Problem"] = Problem.model_json_schema(ref_template=reference)
-        schemas |= schemas["Problem"].pop("$defs", {})
-        schemas.pop("HTTPValidationError", None)
-        schemas.pop("ValidationError", None)
-        return schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
 
 
 def problem(
@@ -146,12 +147,18 @@ def _path(location: Sequence[str | int]) -> str:
     return ".".join(str(part)[:64] for part in location if not str(part).startswith("‹"))
 
 
+class Refused(HTTPException):
+    """A body refused while it is read. FastAPI lets HTTP exceptions through from there, and makes others a 400."""
+
+    def __init__(self, status: int, code: str, field: str, message: str) -> None:
+        super().__init__(status, f"{field}: {message}")
+        self.code = code
+        self.errors = [{"field": field, "message": message}]
+
+
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what the handler is registered for
+    if isinstance(error, Refused):
+        return problem(request, error.status_code, error.code, error.detail, errors=error.errors)
     code = _CODES.get(error.status_code, "http_error")
     return problem(request, error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
-
-
-async def _unforeseen(request: Request, error: Exception) -> Response:
-    log.error("request %s failed", request.scope.get("braid.request_id"), exc_info=error)
-    return problem(request, 500, "internal_error", "something went wrong here; the request id is in our log")

@@ -1,15 +1,13 @@
-"""Health, readiness, metrics and the front page: what needs no key."""
+"""Health, readiness and metrics: what needs no key."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
 from typing import Any
 
 from fastapi import APIRouter, Response
-from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from service import metrics
@@ -21,11 +19,6 @@ from service.stores.documents import SINKS
 router = APIRouter(tags=["operations"])
 
 _PROBE_SECONDS = 0.8
-
-
-@router.get("/", response_class=HTMLResponse, include_in_schema=False)
-async def front_page() -> HTMLResponse:
-    return HTMLResponse(files("service.ui").joinpath("index.html").read_text("utf-8"))
 
 
 @router.get("/healthz")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 from service.api.fields import (
-    MAX_CONTENT,
     Id,
     Metadata,
     Moment,
     Name,
     Namespace,
+    Namespaces,
     QueryText,
     Strict,
     Text,
@@ -20,6 +20,7 @@ from service.api.fields import (
     Vector,
 )
 from service.api.filters import FilterIn
+from service.api.limits import AtMost
 from service.model import Document, Edge, Query, Reach
 
 
@@ -35,17 +36,21 @@ class DocumentBody(Strict):
     """A document without its id, which stands in the path."""
 
     namespace: Namespace = "default"
-    title: Annotated[Text, Field(max_length=1024)] = ""
-    content: Annotated[Text, Field(max_length=MAX_CONTENT)] = ""
+    title: Annotated[Text, AtMost("max_title_chars", "characters")] = ""
+    content: Annotated[Text, AtMost("max_content_chars", "characters")] = ""
     metadata: Metadata = Field(default_factory=dict)
     type: Name | None = None
-    tags: list[Name] = Field(default_factory=list, max_length=64)
-    entities: list[Name] = Field(default_factory=list, max_length=128, description="names this document is about")
+    tags: Annotated[list[Name], AtMost("max_tags", "items")] = Field(default_factory=list)
+    entities: Annotated[list[Name], AtMost("max_entities", "items")] = Field(
+        default_factory=list, description="names this document is about"
+    )
     confidence: Unit | None = None
     priority: Annotated[int, Field(ge=1, le=4)] | None = None
     created_at: Moment | None = None
     vector: Vector | None = None
-    links: list[LinkIn] | None = Field(None, max_length=256, description="replaces the links this document declares")
+    links: Annotated[list[LinkIn], AtMost("max_links", "items")] | None = Field(
+        None, description="replaces the links this document declares"
+    )
 
     model_config = ConfigDict(
         extra="forbid",
@@ -94,6 +99,10 @@ class DocumentIn(DocumentBody):
     """A document in a bulk write; an id is assigned where none is given."""
 
     id: Id | None = None
+
+
+# Read one by one, so that a bad one fails alone; together only in their description.
+Documents = TypeAdapter(Annotated[list[DocumentIn], Field(min_length=1), AtMost("max_bulk_items", "items")])
 
 
 class EdgeIn(Strict):
@@ -152,9 +161,9 @@ class SearchIn(Strict):
     query: QueryText = Field(
         "", description='words, "quoted phrases", -unwanted words', examples=["what keeps the antenna warm"]
     )
-    limit: int = Field(10, ge=1, le=100)
+    limit: Annotated[int, AtMost("max_results")] = Field(10, ge=1)
     namespace: Namespace | None = Field(None, description="search only here")
-    include_namespaces: Annotated[list[Namespace], Field(min_length=1, max_length=256)] | None = None
+    include_namespaces: Namespaces | None = None
     weights: Weights | None = None
     filter: FilterIn = Field(default_factory=FilterIn)
     keyword: KeywordIn | None = None

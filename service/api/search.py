@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 
 from service.api.answers import JSON, SearchOut, search_body
 from service.api.deps import Reader, State, StateDep
-from service.api.fields import Namespace, SomeQueryText
+from service.api.fields import Namespaces, SomeQueryText
 from service.api.handlers import PROBLEMS
+from service.api.limits import AtMost
 from service.api.schemas import SearchIn, Weights
 from service.errors import InvalidInput
 from service.stores.keys import Caller
@@ -29,8 +30,8 @@ async def search_by_url(
     state: StateDep,
     caller: Reader,
     q: Annotated[SomeQueryText, Query(examples=["solar panel"])],
-    limit: Annotated[int, Query(ge=1, le=100)] = 10,
-    namespace: Annotated[list[Namespace] | None, Query(max_length=256)] = None,
+    limit: Annotated[int, AtMost("max_results"), Query(ge=1)] = 10,
+    namespace: Annotated[Namespaces | None, Query()] = None,
     keyword: Annotated[
         float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the keyword tier's weight")
     ] = None,

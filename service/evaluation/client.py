@@ -13,12 +13,13 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from service.api.fields import MAX_BULK, MAX_QUERY, MAX_TERMS
+from service.api.limits import Limits
 from service.errors import SetupError
 from service.evaluation.collection import Collection, Question
 
 CLIENTS = 4
 VISIBLE_SECONDS = 600
+_LIMITS = Limits()  # as shipped: another instance may allow less, and says so
 _NDJSON = {"Content-Type": "application/x-ndjson"}
 Item = TypeVar("Item")
 # Starts a progress bar with a label and a total, and returns how to advance it.
@@ -132,7 +133,8 @@ class Client:
 def shortened(text: str) -> str:
     """As much of a query as the API takes."""
     words = text.split()
-    return text if len(text) <= MAX_QUERY and len(words) <= MAX_TERMS else " ".join(words[:MAX_TERMS])[:MAX_QUERY]
+    chars, terms = _LIMITS.max_query_chars, _LIMITS.max_query_terms
+    return text if len(text) <= chars and len(words) <= terms else " ".join(words[:terms])[:chars]
 
 
 def _answer(response: httpx.Response) -> dict[str, Any]:
@@ -158,4 +160,5 @@ def _path(id: str) -> str:
 
 
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    return (items[start : start + MAX_BULK] for start in range(0, len(items), MAX_BULK))
+    most = _LIMITS.max_bulk_items
+    return (items[start : start + most] for start in range(0, len(items), most))

@@ -25,7 +25,7 @@ MAX_WEIGHT = 1e6
 def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -> Plan:
     """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
     return Plan(
-        weights=_weights(query.weights or {}, defaults),
+        weights=asked_weights(query.weights or {}, defaults),
         candidates=_depth(query.limit, query.filter),
         timeout_ms=timeout_ms if query.timeout_ms is None else query.timeout_ms,
     )
@@ -40,7 +40,8 @@ def effective_weights(weights: Mapping[str, float], answered: Collection[str]) -
     return {tier: weight * growth for tier, weight in kept.items()}
 
 
-def _weights(wanted: Mapping[str, float], defaults: Mapping[str, float]) -> dict[str, float]:
+def asked_weights(wanted: Mapping[str, float], defaults: Mapping[str, float]) -> dict[str, float]:
+    """The tiers to ask, each with its weight: the wanted one, or the default."""
     for tier, weight in wanted.items():
         _check(tier, weight, defaults)
     weights = {tier: wanted.get(tier, weight) for tier, weight in defaults.items()}

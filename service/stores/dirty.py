@@ -20,12 +20,14 @@ from service.stores.postgres import Postgres
 CLAIM_SECONDS = 60
 
 # A claimed row is not claimed again for a newer version: one worker at a time brings one document to one sink.
+# A tenant that is being deleted is left alone, or a worker could bring back what was just removed from an engine.
 # Materialized, as a join may run a plain subquery again and again, and every run would lock as many rows once more.
 _CLAIM = """
 WITH free AS MATERIALIZED (
     SELECT tenant_id, document_id FROM dirty
     WHERE sink = $1 AND applied_version < wanted_version AND next_try <= now()
         AND (claimed_until IS NULL OR claimed_until < now())
+        AND tenant_id <> ALL (ARRAY(SELECT id FROM tenants WHERE state = 'deleting'))
     ORDER BY wanted_version LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE dirty d SET claimed_by = $2, claimed_until = now() + $3::int * interval '1 second'
 FROM free
@@ -69,6 +71,13 @@ _TOUCHING = """
 SELECT source, target, type, strength FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[])
 UNION SELECT source, target, type, strength FROM edges WHERE tenant_id = $1 AND target = ANY($2::text[])
 """
+# Waits for whoever is claiming: afterwards a row is either gone or seen to be claimed.
+_TAKE = """
+DELETE FROM dirty WHERE tenant_id = $1 AND (claimed_until IS NULL OR claimed_until < now())
+AND ctid = ANY (ARRAY(SELECT ctid FROM dirty
+                      WHERE tenant_id = $1 AND (claimed_until IS NULL OR claimed_until < now()) LIMIT $2))
+"""
+_HELD = "SELECT count(*) FROM dirty WHERE tenant_id = $1 AND claimed_until >= now()"
 _BACKLOG = "SELECT sink, count(*) FROM dirty WHERE applied_version < wanted_version GROUP BY sink"
 
 
@@ -146,6 +155,17 @@ async def release_all(postgres: Postgres) -> None:
     """Frees every claim. Only for a start at which no other worker can be alive."""
     async with postgres.service("worker") as connection:
         await connection.execute(_RELEASE_ALL)
+
+
+async def take(postgres: Postgres, tenant: str, batch: int = 2000) -> tuple[int, int]:
+    """Takes the rows of a tenant that is being deleted from the workers: how many, and how many they still hold."""
+    total, taken = 0, batch
+    while taken == batch:
+        async with postgres.tenant(Reach(tenant), writes=True) as connection:
+            taken = int((await connection.execute(_TAKE, tenant, batch)).rpartition(" ")[2])
+            held: int = await connection.fetchval(_HELD, tenant)
+        total += taken
+    return total, held
 
 
 async def backlog(postgres: Postgres) -> dict[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from service.errors import Forbidden
 from service.model import Document, Edge, Filter, Hit, Neighbor, Reach
 from service.ranking.typed import Typed
 from service.stores.filters import Condition, traits_of
@@ -20,6 +22,8 @@ SINKS = ("vector", "graph")
 _COLUMNS = """d.id, d.namespace, d.title, d.content, d.metadata, d.type, d.tags, d.entities, d.confidence, d.priority,
     d.created_at, d.version"""
 
+# Held until the write is done, so that whoever deletes the tenant can wait for it.
+_ACTIVE = "SELECT FROM tenants WHERE id = $1 AND state = 'active' FOR KEY SHARE"
 _NAME_SPACES = """
 INSERT INTO namespaces (tenant_id, name, project)
 SELECT $1, name, coalesce(app_project(), 'default') FROM unnest($2::text[]) AS name
@@ -67,13 +71,16 @@ INSERT INTO usage AS u (tenant_id, slot, documents, bytes, changes)
 SELECT $1, pg_backend_pid() % 8, 0, 0, count(*) FROM put
 ON CONFLICT (tenant_id, slot) DO UPDATE SET changes = u.changes + excluded.changes
 """
-_DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = $2"
+_DELETE = "DELETE FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[])"
 _LOCK = "SELECT id FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[]) ORDER BY id FOR NO KEY UPDATE"
+_LOCK_SOME = """
+SELECT id FROM documents WHERE tenant_id = $1 AND namespace = $2 ORDER BY id LIMIT $3 FOR NO KEY UPDATE
+"""
 _LOCK_LINKS = """
 SELECT FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[]) ORDER BY source, target, type FOR UPDATE
 """
 _DROP_DECLARED = "DELETE FROM edges WHERE tenant_id = $1 AND declared AND source = ANY($2::text[])"
-_DROP_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND source = $2"
+_DROP_LINKS = "DELETE FROM edges WHERE tenant_id = $1 AND source = ANY($2::text[])"
 _ADD_EDGES = """
 INSERT INTO edges (tenant_id, source, target, type, strength, declared)
 SELECT $1, source, target, type, strength, $3
@@ -111,6 +118,7 @@ WHERE n.tenant_id = $1 AND ($2::text[] IS NULL OR n.name = ANY($2::text[]))
     AND EXISTS (SELECT FROM documents d WHERE d.tenant_id = $1 AND d.namespace = n.name)
 ORDER BY n.name
 """
+_WEIGHTS = "SELECT weights FROM namespaces WHERE tenant_id = $1 AND name = $2"
 _COUNTS = "SELECT namespace, count(*) AS documents FROM documents WHERE tenant_id = $1 GROUP BY 1 ORDER BY 1"
 _NEIGHBORS = """
 SELECT n.id, n.namespace, n.title, e.type, e.strength, e.direction
@@ -155,7 +163,7 @@ class TenantDocuments:
     async def put(self, documents: Sequence[tuple[Document, Sequence[Edge] | None]]) -> list[Written]:
         """Writes documents with their links, and marks what changed as dirty, in one transaction."""
         rows = [_row(document, links) for document, links in sorted(documents, key=lambda pair: pair[0].id)]
-        async with self._postgres.tenant(self._reach, writes=True) as connection:
+        async with self._writing() as connection:
             await connection.execute(_NAME_SPACES, self._tenant, sorted({d.namespace for d, _ in documents}))
             changed = {r["id"]: r for r in await connection.fetch(_UPSERT, self._tenant, rows)}
             await connection.execute(_INDEX_WORDS, self._tenant, sorted(changed), *self._weighing.numbers)
@@ -166,23 +174,26 @@ class TenantDocuments:
 
     async def delete(self, id: str) -> bool:
         """Deletes a document and the links it holds; its dirty rows become tombstones."""
+        async with self._writing() as connection:
+            found = await connection.fetchval(_LOCK, self._tenant, [id]) is not None
+            await self._delete(connection, [id] if found else [])
+        return found
+
+    async def delete_some(self, namespace: str, limit: int) -> int:
+        """Deletes up to so many documents of a namespace."""
         async with self._postgres.tenant(self._reach, writes=True) as connection:
-            if await connection.fetchval(_LOCK, self._tenant, [id]) is None:
-                return False
-            await connection.execute(_LOCK_LINKS, self._tenant, [id])
-            await connection.execute(_DROP_LINKS, self._tenant, id)
-            await connection.execute(_DELETE, self._tenant, id)
-            await self._mark(connection, [id], SINKS)
-        return True
+            ids = [row["id"] for row in await connection.fetch(_LOCK_SOME, self._tenant, namespace, limit)]
+            await self._delete(connection, ids)
+        return len(ids)
 
     async def add_edges(self, edges: Sequence[Edge]) -> None:
-        async with self._postgres.tenant(self._reach, writes=True) as connection:
+        async with self._writing() as connection:
             await connection.execute(_LOCK, self._tenant, [edge.source for edge in edges])
             await connection.execute(_ADD_EDGES, self._tenant, _edge_rows(edges), False)
             await self._mark(connection, sorted({edge.source for edge in edges}), ("graph",))
 
     async def delete_edges(self, edges: Sequence[Mapping[str, str | None]]) -> int:
-        async with self._postgres.tenant(self._reach, writes=True) as connection:
+        async with self._writing() as connection:
             sources = [edge["source"] for edge in edges]
             await connection.execute(_LOCK, self._tenant, sources)
             await connection.execute(_LOCK_LINKS, self._tenant, sources)
@@ -227,6 +238,10 @@ class TenantDocuments:
         """The namespaces that hold documents, of these or of all."""
         return [row["name"] for row in await self._fetch(_NAMESPACES, None if among is None else list(among))]
 
+    async def weights(self, namespace: str) -> Mapping[str, float] | None:
+        """The weights that a namespace's searches have where they bring none."""
+        return next((row["weights"] for row in await self._fetch(_WEIGHTS, namespace)), None)
+
     async def namespace_counts(self) -> dict[str, int]:
         return dict(await self._fetch(_COUNTS))
 
@@ -248,6 +263,20 @@ class TenantDocuments:
         async with self._postgres.tenant(self._reach) as connection:
             rows: Sequence[Any] = await connection.fetch(statement, self._tenant, *arguments)
             return rows
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[Connection]:
+        """A transaction that writes. The key was looked at seconds ago, or longer where a body streams in."""
+        async with self._postgres.tenant(self._reach, writes=True) as connection:
+            if await connection.fetchrow(_ACTIVE, self._tenant) is None:
+                raise Forbidden("this tenant is suspended or deleted")
+            yield connection
+
+    async def _delete(self, connection: Connection, ids: Sequence[str]) -> None:
+        await connection.execute(_LOCK_LINKS, self._tenant, ids)
+        await connection.execute(_DROP_LINKS, self._tenant, ids)
+        await connection.execute(_DELETE, self._tenant, ids)
+        await self._mark(connection, ids, SINKS)
 
     async def _relink(self, connection: Connection, linked: Sequence[tuple[Document, Sequence[Edge] | None]]) -> None:
         sources = [document.id for document, _ in linked]

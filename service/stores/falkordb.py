@@ -66,7 +66,7 @@ class GraphStore:
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> None:
         """Forget these documents, their links, and the entities that no other document is about."""
-        if not ids or not await self._exists(tenant):
+        if not ids or not await self.exists(tenant):
             return
         await self._drop_orphans(tenant, await self._write(tenant, cypher.DELETE_DOCUMENTS, ids=list(ids)))
 
@@ -131,7 +131,8 @@ class GraphStore:
         if keys:
             await self._write(tenant, cypher.DROP_ORPHANS, keys=keys)
 
-    async def _exists(self, tenant: str) -> bool:
+    async def exists(self, tenant: str) -> bool:
+        """Whether the engine has a graph for the tenant, be it empty."""
         with _translated():
             return bool(await self._redis.exists(_name(tenant)))
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import asyncpg
 import orjson
 
-from service.errors import Forbidden, InvalidInput, SetupError, StoreUnavailable
+from service.errors import BraidError, Forbidden, InvalidInput, QuotaExceeded, SetupError, StoreUnavailable
 from service.model import Reach
 from service.stores.liveness import ANSWER_S, WRITE_ANSWER_S, watched
 
@@ -36,6 +36,8 @@ _GONE = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
 )
+
+_QUOTA = "BRQ01"  # raised by hold_quota in migrations/0001_spine.sql
 
 
 class Postgres:
@@ -113,9 +115,9 @@ class Postgres:
         async with self.connection(writes=writes) as connection:
             await connection.execute(begin)
             try:
-                yield connection
-            except BaseException:
-                with contextlib.suppress(*_GONE):
+                yield connection  # after other errors the pool's reset rolls back
+            except (asyncpg.PostgresError, BraidError):  # a refusal, which is no reason for asyncpg to log a warning
+                with contextlib.suppress(*_GONE, asyncpg.PostgresError):
                     await connection.execute("ROLLBACK")
                 raise
             await connection.execute("COMMIT")
@@ -150,6 +152,10 @@ class _translated:  # noqa: N801 - reads as a statement: `with _translated():`
             raise StoreUnavailable(f"PostgreSQL cannot serve this now ({type(error).__name__})") from error
         if isinstance(error, asyncpg.InsufficientPrivilegeError):
             raise Forbidden("this API key cannot reach that namespace, or the document stands in one") from error
+        if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _QUOTA:
+            raise QuotaExceeded(str(error)) from error
+        if isinstance(error, asyncpg.ForeignKeyViolationError):
+            raise StoreUnavailable("what this belongs to was deleted in the meantime: try again") from error
         if isinstance(error, asyncpg.exceptions.ProgramLimitExceededError):
             raise InvalidInput("content", "too many distinct words to index: the limit is 1 MB of them") from error
 

@@ -7,7 +7,7 @@ import logging
 import time
 
 from service import metrics
-from service.errors import StoreUnavailable, TierInvalid, TierUnavailable
+from service.errors import StoreUnavailable, TierInvalid, TierUnavailable, outline
 from service.model import Query, Status, TierAnswer
 from service.ranking.normalise import finite
 from service.tiers import Tier
@@ -37,8 +37,8 @@ async def _attempt(tier: Tier, query: Query, limit: int, timeout_ms: int) -> Tie
         return TierAnswer(tier.name, Status.UNAVAILABLE, reason=str(error))
     except TierInvalid as error:
         return TierAnswer(tier.name, Status.INVALID, reason=str(error))
-    except Exception:
-        log.exception("the %s tier failed in a way nobody foresaw", tier.name)
+    except Exception as error:  # noqa: BLE001 - one tier never fails the others
+        log.error("the %s tier failed in a way nobody foresaw: %s", tier.name, outline(error))  # noqa: TRY400
         return TierAnswer(tier.name, Status.INVALID, reason="the tier failed unexpectedly")
     hits, dropped = finite(found)
     metrics.TIER_DROPPED.labels(tier.name).inc(dropped)

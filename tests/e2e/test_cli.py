@@ -390,6 +390,44 @@ def test_migrate_and_keys_work_without_a_running_instance(place: Place) -> None:
     assert living(place.data) == []
 
 
+def test_keys_are_listed_narrowed_and_revoked(served: Served) -> None:
+    place = served.place
+    for owner in (["--tenant", "rotating"], ["--admin"]):
+        key = place.without_port("key", "create", *owner, "--name", "ci", "--days", "7").stdout.strip()
+        prefix = key.removeprefix("braid_").partition(".")[0]
+        listed = place.without_port("key", "list", *owner).stdout
+        assert re.search(rf"^{prefix} +ci ", listed, re.MULTILINE)
+        assert key.partition(".")[2] not in listed
+        assert place.without_port("key", "revoke", prefix, *owner).stdout == "Revoked.\n"
+        assert "no live key" in refusal(place.without_port("key", "revoke", prefix, *owner))
+    for options in ([], ["--tenant", "t", "--admin"]):
+        assert "say whose key" in refusal(place.without_port("key", "create", *options))
+    assert "leave these options out" in refusal(place.without_port("key", "create", "--admin", "--scope", "search"))
+    assert "no project" in refusal(place.without_port("key", "create", "--tenant", "rotating", "--project", "none"))
+
+
+def test_a_tenant_from_its_making_to_its_end(served: Served) -> None:
+    place = served.place
+    made = place.without_port("tenant", "create", "brief", "--max-documents", "10")
+    assert re.fullmatch(r"[0-9a-f-]{36}\n", made.stdout)
+    assert "already" in refusal(place.without_port("tenant", "create", "brief"))
+    assert re.search(r"brief\s+active\s+10", place.without_port("tenant", "list").stdout)
+    key = place.without_port("key", "create", "--tenant", "brief").stdout.strip()
+    assert place.without_port("load", jsonl(place, {"id": "a", "title": "brief"}), "--key", key).returncode == 0
+    assert place.without_port("tenant", "suspend", "brief").stdout == "Suspended.\n"
+    assert eventually(lambda: "suspended" in place.without_port("search", "brief", "--key", key).stderr, 8)
+    assert place.without_port("tenant", "resume", "brief").stdout == "Resumed.\n"
+    assert place.without_port("search", "brief", "--key", key).returncode == 0
+    assert "no admin key" in refusal(place.without_port("tenant", "delete", "brief", "--yes"))
+    admin = place.without_port("key", "create", "--admin", "--name", "end").stdout.strip()
+    gone = place.without_port("tenant", "delete", "brief", "--yes", "--key", admin)
+    said = gone.stdout.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["qdrant", "falkordb", "postgres"], gone.stderr
+    assert all(line.endswith("; 0 remain") for line in said)
+    assert "1 documents" in said[2]
+    assert "404" in refusal(place.without_port("tenant", "delete", "brief", "--yes", "--key", admin))
+
+
 def test_doctor_asks_the_running_instance_wherever_it_listens(served: Served) -> None:
     done = served.place.without_port("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -440,7 +478,23 @@ def test_serve_says_what_is_wrong_in_one_line(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["serve"], ["migrate"], ["load"], ["search"], ["key", "create"], ["doctor"]], ids=" ".join
+    "command",
+    [
+        ["serve"],
+        ["migrate"],
+        ["load"],
+        ["search"],
+        ["key", "create"],
+        ["key", "list"],
+        ["key", "revoke"],
+        ["tenant", "list"],
+        ["tenant", "create"],
+        ["tenant", "suspend"],
+        ["tenant", "resume"],
+        ["tenant", "delete"],
+        ["doctor"],
+    ],
+    ids=" ".join,
 )
 def test_every_command_has_an_example_in_its_help(place: Place, command: list[str]) -> None:
     done = place.braid(*command, "--help")

@@ -42,7 +42,7 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_make_alone_lists_the_commands(checkout: Path) -> None:
     listed = [line.split()[0] for line in make(checkout).stdout.splitlines()[1:]]
-    assert listed == ["help", "serve", "test", "bench", "lock", "clean"]
+    assert listed == ["help", "serve", "test", "audit", "bench", "lock", "clean"]
 
 
 def test_a_python_of_the_wrong_version_is_named_with_what_to_do(checkout: Path) -> None:
@@ -66,6 +66,6 @@ def test_a_failed_install_says_where_its_log_is(checkout: Path) -> None:
     assert "the whole log is in .venv/install.log" in complaint(make(checkout, "serve"))
 
 
-@pytest.mark.parametrize("target", ["serve", "test", "bench", "lock", "clean"])
+@pytest.mark.parametrize("target", ["serve", "test", "audit", "bench", "lock", "clean"])
 def test_every_command_is_written_in_a_form_make_can_read(checkout: Path, target: str) -> None:
     assert make(checkout, "--dry-run", target).returncode == 0

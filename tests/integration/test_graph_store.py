@@ -467,8 +467,13 @@ async def test_a_late_answer_is_unavailable(store: GraphStore, tenant: str) -> N
 
 
 async def test_drop_forgets_the_tenant_and_may_be_repeated(store: GraphStore, tenant: str) -> None:
+    assert not await store.exists(tenant)
+    await put(store, tenant, [Document("a", title="alpha")])
+    await store.delete(tenant, ["a"])
+    assert (await store.count(tenant), await store.exists(tenant)) == (0, True)
     await put(store, tenant, [Document("a", title="alpha")])
     await store.drop(tenant)
+    assert (await store.count(tenant), await store.exists(tenant)) == (0, False)
     await store.drop(tenant)
     await store.delete(tenant, ["a"])
     assert await find(store, tenant, "alpha") == []

@@ -62,7 +62,9 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "namespaces": (documents._NAMESPACES, (TENANT, None)),
     "neighbors": (documents._NEIGHBORS, (TENANT, "d1", 10)),
     "pending": (documents._PENDING, (TENANT, IDS)),
-    "delete": (documents._DELETE, (TENANT, "d1")),
+    "delete": (documents._DELETE, (TENANT, IDS)),
+    "lock some": (documents._LOCK_SOME, (TENANT, "ns1", 10)),
+    "weights": (documents._WEIGHTS, (TENANT, "ns1")),
     "lock": (documents._LOCK, (TENANT, IDS)),
     "current": (dirty._CURRENT, (TENANT, IDS)),
     "touching": (dirty._TOUCHING, (TENANT, IDS)),
@@ -75,8 +77,8 @@ OF_A_WORKER: dict[str, tuple[str, tuple[object, ...]]] = {
     "release": (dirty._RELEASE, ("vector", TENANT, [TENANT], ["d1"])),
     "backlog": (dirty._BACKLOG, ()),
 }
-# Small tables of which a tenant has a handful of rows; reading one whole is as good as any index.
-SMALL = {"namespaces"}
+# Small tables here, of which a tenant has a handful of rows; reading one whole is as good as any index.
+SMALL = {"namespaces", "tenants"}
 
 
 async def plan(connection: Any, statement: str, arguments: tuple[object, ...]) -> str:
@@ -96,7 +98,7 @@ async def test_no_lookup_of_a_tenant_reads_a_whole_table(postgres: Postgres, nam
 async def test_no_lookup_of_a_worker_reads_a_whole_table(postgres: Postgres, name: str) -> None:
     async with postgres.service("worker") as connection:
         found = await plan(connection, *OF_A_WORKER[name])
-    assert "Seq Scan" not in found, found
+    assert set(re.findall(r"Seq Scan on (\w+)", found)) <= SMALL, found
 
 
 async def scans(postgres: Postgres, statement: str, *arguments: object) -> tuple[int, dict[str, int]]:

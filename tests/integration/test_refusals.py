@@ -238,7 +238,8 @@ class TestKeys:
 
     async def test_the_list_of_paths_is_whole(self, braid: Running) -> None:
         paths = braid.app.openapi()["paths"]
-        described = {(m.upper(), path) for path, methods in paths.items() for m in methods if path.startswith("/v1/")}
+        ours = [path for path in paths if path.startswith("/v1/") and not path.startswith("/v1/admin/")]
+        described = {(m.upper(), path) for path in ours for m in paths[path]}
         assert {(m, p.split("?")[0].replace("/a", "/{id}")) for m, p in self.PATHS} == described
 
     @pytest.mark.parametrize(("method", "path"), PATHS)

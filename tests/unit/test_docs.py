@@ -16,6 +16,7 @@ from prometheus_client import Metric
 
 from service import cli, metrics
 from service.api import handlers
+from service.api.limits import Limits
 from service.app import create_app
 from service.settings import Settings
 
@@ -90,9 +91,11 @@ def cell(content: str) -> str:
     return content.replace("|", "\\|")
 
 
-def setting_rows() -> list[str]:
+def setting_rows(limits: bool) -> list[str]:
     rows = []
     for name, field in Settings.model_fields.items():
+        if (name in Limits.model_fields) != limits:
+            continue
         default = "unset" if field.default in (None, "") else f"`{str(field.default).replace('True', 'true')}`"
         about = cell(html.escape(field.description or "", quote=False))
         rows.append(f"| `BRAID_{name.upper()}` | {default} | {bounds(field)} | {about} |")
@@ -100,7 +103,11 @@ def setting_rows() -> list[str]:
 
 
 def test_the_settings_table_says_what_the_settings_are() -> None:
-    assert table(OPERATIONS, "| variable | default | bounds | what it is |") == setting_rows()
+    assert table(OPERATIONS, "| variable | default | bounds | what it is |") == setting_rows(limits=False)
+
+
+def test_the_limits_table_says_what_the_limits_are() -> None:
+    assert table(OPERATIONS, "| variable | default | bounds | at most so many |") == setting_rows(limits=True)
 
 
 def options(command: click.Command) -> Iterator[tuple[str, str | None]]:
