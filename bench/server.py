@@ -18,7 +18,7 @@ from pathlib import Path
 
 from service.app import EMBEDDED_ROLE, make_key, with_user
 from service.embedded import running
-from service.stores.keys import Keys, NewKey
+from service.stores.keys import ADMIN, KeyDesk, Keys, NewKey
 from service.stores.postgres import Postgres
 from service.stores.tenants import Tenants
 
@@ -28,6 +28,7 @@ _SERVE = [sys.executable, "-c", "from service.cli import main; main()", "serve"]
 _ROOT = Path(__file__).parents[1]
 _ENGINES = {"postgres": "PostgreSQL", "redis-server": "FalkorDB"}
 SERVICE = "service (with Qdrant)"
+TENANT = "bench"
 
 
 class BenchError(Exception):
@@ -36,11 +37,13 @@ class BenchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running Braid: where it answers, with what key, in which process."""
+    """A running Braid: where it answers, with what keys, in which process, and where its tables' owner connects."""
 
     port: int
     key: str
     pid: int
+    admin_key: str
+    owner_url: str
 
     def memory(self) -> dict[str, float]:
         """Megabytes of each part, as PSS: pages that processes share count once. Empty where there is no /proc."""
@@ -53,8 +56,8 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
-    """Braid on a free port; it and its data are gone at the end."""
+def running_server(**settings: str) -> Iterator[Server]:
+    """Braid on a free port, with these BRAID_* settings; it and its data are gone at the end."""
     with tempfile.TemporaryDirectory(prefix="braid-bench-") as folder:
         port, data_dir, pepper = _free_port(), Path(folder) / "data", secrets.token_hex(32)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")} | {
@@ -63,13 +66,16 @@ def running_server() -> Iterator[Server]:
             "BRAID_PORT": str(port),
             "BRAID_SAMPLE": "false",
             "BRAID_LOG_LEVEL": "warning",
+            **{f"BRAID_{name.upper()}": value for name, value in settings.items()},
         }
         log = Path(folder) / "serve.log"
         with log.open("wb") as output:
             process = subprocess.Popen(_SERVE, cwd=_ROOT, env=environment, stdout=output, stderr=output)
             try:
                 _wait_until_ready(process, port, log)
-                yield Server(port, asyncio.run(_make_key(data_dir, pepper)), process.pid)
+                owner_url = _owner_url(data_dir)
+                key, admin_key = asyncio.run(_make_keys(owner_url, pepper))
+                yield Server(port, key, process.pid, admin_key, owner_url)
             finally:
                 _stop(process)
 
@@ -93,16 +99,21 @@ def _ready(port: int) -> bool:
         connection.close()
 
 
-async def _make_key(data_dir: Path, pepper: str) -> str:
-    """As `braid key create` makes one, without the seconds that starting another Python takes."""
+def _owner_url(data_dir: Path) -> str:
     addresses = running(data_dir)
     if addresses is None or addresses.postgres_url is None:
         raise BenchError("Braid answers, but its data folder names no PostgreSQL")
-    postgres = Postgres(with_user(addresses.postgres_url, EMBEDDED_ROLE), pool_size=2)
+    return addresses.postgres_url
+
+
+async def _make_keys(owner_url: str, pepper: str) -> tuple[str, str]:
+    """A tenant's and an admin's, as `braid key create` makes them, without the seconds that another Python takes."""
+    postgres = Postgres(with_user(owner_url, EMBEDDED_ROLE), pool_size=2)
     await postgres.open()
     try:
-        keys = Keys(postgres, pepper.encode(), time.monotonic)
-        return await make_key(Tenants(postgres), keys, "bench", NewKey())
+        keys, tenants = Keys(postgres, pepper.encode(), time.monotonic), Tenants(postgres)
+        admin_key, _ = await KeyDesk(tenants, keys).create("cli", None, NewKey(scopes=(ADMIN,)))
+        return await make_key(tenants, keys, TENANT, NewKey()), admin_key
     finally:
         await postgres.close()
 
