@@ -16,6 +16,7 @@ from bench import measure, quality, report
 from bench.corpus import DATASETS, Corpus, make_corpus
 from bench.fusing import fusing_ms
 from bench.server import BenchError, Server, running_server
+from bench.walls import walls
 from service.errors import BraidError
 
 WARM_UP = 50
@@ -112,7 +113,9 @@ def _measure(server: Server, corpus: Corpus, asked: Asked, progress: Progress) -
     measure.warm_up(server, corpus, WARM_UP)
     alone = measure.latencies(server, corpus, asked.searches, bar("Searching, one client", asked.searches))
     together = measure.throughput(server, corpus, many, asked.clients, bar(f"Searching, {asked.clients} clients", many))
-    return report.Run(corpus.source, written, alone, together, server.memory(), fusing_ms(), asked.load)
+    memory = server.memory()
+    cost = walls(server, corpus, asked.searches * 2, bar("Searching, row security on and off", asked.searches * 2))
+    return report.Run(corpus.source, written, alone, together, memory, fusing_ms(), cost, asked.load)
 
 
 if __name__ == "__main__":

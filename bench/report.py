@@ -14,11 +14,13 @@ from typing import Any
 
 from bench.client import Timed
 from bench.measure import FUSED, TIERS, Throughput, Written
+from bench.walls import Walls
 from service.ranking.plan import CANDIDATES
 
 RESULTS = Path("bench/results")
 GOAL_DOCUMENTS = 1500
 GOAL_OVERHEAD_MS = 2.0
+GOAL_WALLS = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Run:
     throughput: Throughput
     memory: Mapping[str, float]
     fusing_ms: Sequence[float]
+    walls: Walls
     load: float
 
     @property
@@ -68,6 +71,7 @@ def lines(run: Run) -> list[Line]:
         *_fused(run.searches[FUSED]),
         *_fusing(run),
         *_load(run),
+        *_walls(run.walls),
         *_memory(run),
     ]
 
@@ -123,6 +127,17 @@ def _late(run: Run) -> str:
     return " and ".join(f"{sum(each.degraded for each in times)} of {len(times):,}" for times in kinds)
 
 
+def _walls(walls: Walls) -> list[Line]:
+    (on50, on95), (off50, off95) = percentiles(walls.on), percentiles(walls.off)
+    ratios = on50 / off50, on95 / off95
+    cost = f"p50 {ratios[0]:.2f} x, p95 {ratios[1]:.2f} x"
+    return [
+        _both("fused, over HTTP, row security on", walls.on),
+        _both("fused, over HTTP, row security off", walls.off),
+        Line("row security, on to off", cost, f"both <= {GOAL_WALLS} x", max(ratios) <= GOAL_WALLS),
+    ]
+
+
 def _memory(run: Run) -> list[Line]:
     return [Line(f"memory of {part}", f"{megabytes:,.0f} MB") for part, megabytes in run.memory.items()]
 
@@ -166,5 +181,6 @@ def _figures(run: Run, rows: Sequence[Line]) -> dict[str, Any]:
         "written": asdict(run.written),
         "searches_per_s": run.throughput.searches_per_s,
         "memory_mb": dict(run.memory),
+        "row_security_ms": asdict(run.walls),
         "searches": {kind: [asdict(each) for each in times] for kind, times in run.searches.items()},
     }

@@ -11,6 +11,7 @@ from service.evaluation.throwaway import throw_away
 
 _ENGINES = {"postgres": "PostgreSQL", "redis-server": "FalkorDB"}
 SERVICE = "service (with Qdrant)"
+TENANT = "bench"
 
 
 class BenchError(Exception):
@@ -19,11 +20,13 @@ class BenchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running Braid: where it answers, with what key, in which process."""
+    """A running Braid: where it answers, with what keys, in which process, and where its tables' owner connects."""
 
     port: int
     key: str
     pid: int
+    admin_key: str
+    owner_url: str
 
     def memory(self) -> dict[str, float]:
         """Megabytes of each part, as PSS: pages that processes share count once. Empty where there is no /proc."""
@@ -36,10 +39,10 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
-    """Braid on a free port, with its default settings; it and its data are gone at the end."""
-    with throw_away() as braid:
-        yield Server(braid.port, braid.key("bench"), braid.pid)
+def running_server(**settings: str) -> Iterator[Server]:
+    """Braid on a free port, with these settings and otherwise its defaults; it and its data are gone at the end."""
+    with throw_away({f"BRAID_{name.upper()}": value for name, value in settings.items()}) as braid:
+        yield Server(braid.port, braid.key(TENANT), braid.pid, braid.admin_key(), braid.owner_url)
 
 
 def _family(root: int) -> list[int]:

@@ -83,6 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         version=__version__,
         summary="Hybrid search: keyword, vector and graph asked at once, fused into one ranking that explains itself.",
         lifespan=lifespan,
+        generate_unique_id_function=lambda route: route.name,  # operation ids that clients can be generated from
         docs_url=None,  # ours asks no other host
         redoc_url=None,
     )

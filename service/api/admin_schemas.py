@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from service.api.fields import Moment, Name, Namespace, Strict
+from service.api.fields import WHOLE, Moment, Name, Namespace, Strict
 from service.api.schemas import Weights
 from service.stores.keys import ADMIN, SCOPES, NewKey
 from service.stores.tenants import NAME
@@ -24,10 +24,14 @@ def _example(**body: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [body]})
 
 
+def _change(**body: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [body], "minProperties": 1})
+
+
 TenantName = Annotated[str, Field(min_length=1, max_length=128, pattern=NAME, examples=["acme"])]
 ProjectName = Annotated[str, Field(min_length=1, max_length=128, pattern=NAME, examples=["default"])]
 Prefix = Annotated[str, Field(pattern="^[0-9a-f]{12}$", examples=["0f3a9c51d2e7"])]
-Quota = Annotated[int, Field(ge=0, le=2**53)]
+Quota = Annotated[int, Field(strict=True, ge=0, le=2**53), WHOLE]
 Language = Annotated[Name, Field(max_length=63)]
 
 
@@ -54,7 +58,7 @@ class TenantIn(Strict):
 class TenantChange(Change):
     """A quota of null lifts it; a state of null stays as it is."""
 
-    model_config = _example(state="suspended")
+    model_config = _change(state="suspended")
 
     state: Literal["active", "suspended"] | None = None
     max_documents: Quota | None = None
@@ -182,7 +186,7 @@ class NamespaceIn(Strict):
 class NamespaceChange(Change):
     """Weights of null are lifted; everything else that is null stays as it is."""
 
-    model_config = _example(project="research", weights={"keyword": 1, "vector": 0.2})
+    model_config = _change(project="research", weights={"keyword": 1, "vector": 0.2})
 
     project: ProjectName | None = None
     language: Language | None = None

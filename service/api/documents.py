@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
+from starlette.convertors import Convertor, register_url_convertor
 
 from service.api.answers import (
     JSON,
@@ -18,7 +19,7 @@ from service.api.answers import (
 )
 from service.api.bulk import BulkWrite, check_vector, lines, parse_array, status_of
 from service.api.deps import Author, Reader, StateDep, Wait
-from service.api.fields import Id, Namespaces
+from service.api.fields import NEIGHBORS, Id, Namespaces, Text
 from service.api.filters import FilterIn
 from service.api.handlers import MISSING, PROBLEMS, field_errors
 from service.api.limits import AtMost
@@ -28,6 +29,21 @@ from service.errors import InvalidInput, NotFound
 from service.model import Filter
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"], responses=PROBLEMS)
+
+
+class DocumentPath(Convertor[str]):
+    """An id in a path, slashes and all; but not where it ends like the address of somebody's neighbours."""
+
+    regex = rf"(?!.*{NEIGHBORS}\Z).*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("document", DocumentPath())
 
 _BULK_BODY = {
     "requestBody": {
@@ -42,7 +58,7 @@ _BULK_BODY = {
 
 @router.get("/{id:path}/neighbors", response_model=NeighborsOut, responses=MISSING)
 async def neighbors(
-    id: Id, state: StateDep, caller: Reader, limit: Annotated[int, AtMost("max_neighbors"), Query(ge=1)] = 50
+    id: Id, state: StateDep, caller: Reader, limit: Annotated[int, Field(ge=1), AtMost("max_neighbors")] = 50
 ) -> JSON:
     """The documents one link away, in both directions, strongest first."""
     documents = state.writer.documents(caller.reach)
@@ -52,7 +68,9 @@ async def neighbors(
     return JSON({"id": id, "neighbors": [{s: getattr(n, s) for s in n.__slots__} for n in found]})
 
 
-@router.put("/{id:path}", response_model=WrittenOut, responses={201: {"model": WrittenOut}, 202: {"model": WrittenOut}})
+@router.put(
+    "/{id:document}", response_model=WrittenOut, responses={201: {"model": WrittenOut}, 202: {"model": WrittenOut}}
+)
 async def put_document(id: Id, body: DocumentBody, state: StateDep, caller: Author, wait: Wait = False) -> Response:
     """Writes a document. The same content again changes nothing and is not indexed again."""
     check_vector(body, state.writer.dimension)
@@ -64,7 +82,7 @@ async def put_document(id: Id, body: DocumentBody, state: StateDep, caller: Auth
     return JSON(answer, 202 if late else 201 if written.created else 200)
 
 
-@router.get("/{id:path}", response_model=LinkedDocumentOut, responses=MISSING)
+@router.get("/{id:document}", response_model=LinkedDocumentOut, responses=MISSING)
 async def get_document(id: Id, state: StateDep, caller: Reader) -> JSON:
     """A document as it is stored, with the links that begin at it."""
     documents = state.writer.documents(caller.reach)
@@ -76,7 +94,7 @@ async def get_document(id: Id, state: StateDep, caller: Reader) -> JSON:
     return JSON(body | {"links": [{"to": e.target, "type": e.type, "strength": e.strength} for e in links]})
 
 
-@router.delete("/{id:path}", status_code=204, responses=MISSING, response_class=Response)
+@router.delete("/{id:document}", status_code=204, responses=MISSING, response_class=Response)
 async def delete_document(id: Id, state: StateDep, caller: Author, wait: Wait = False) -> Response:
     """Deletes a document and the links that begin at it."""
     if not await state.writer.documents(caller.reach).delete(id):
@@ -106,8 +124,8 @@ async def list_documents(
     caller: Reader,
     namespace: Annotated[Namespaces | None, Query()] = None,
     filter: Annotated[str | None, Query(max_length=8192, description="the search's `filter`, as JSON")] = None,
-    after: Annotated[str, Query(max_length=512, description="the id the last page ended with")] = "",
-    limit: Annotated[int, AtMost("max_page"), Query(ge=1)] = 100,
+    after: Annotated[Text, Query(max_length=512, description="the id the last page ended with")] = "",
+    limit: Annotated[int, Field(ge=1), AtMost("max_page")] = 100,
 ) -> JSON:
     """Documents in order of id, page by page."""
     documents = state.writer.documents(caller.reach)

@@ -7,14 +7,12 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.limits import AtMost, limits
 
-MAX_FILTERS = 32
-MAX_FILTER_DEPTH = 4
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
+NEIGHBORS = "/neighbors"  # what follows a document's id where its neighbours are
 
 
 def _storable(text: str) -> str:
@@ -39,8 +37,29 @@ def _decoded(id: str) -> str:
     return id
 
 
+def _reachable(id: str) -> str:
+    if id.endswith(NEIGHBORS):
+        raise ValueError(f"must not end with {NEIGHBORS}: that address is taken")
+    return id
+
+
+def _written(moment: Any) -> Any:
+    """Text that begins with a date: pydantic would take a number of seconds too, also as text."""
+    if not isinstance(moment, datetime) and not (isinstance(moment, str) and moment[4:5] == "-"):
+        raise ValueError("must be a moment such as 2026-01-31T12:00:00Z")
+    return moment
+
+
 def _utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie between the years 1 and 9999, in UTC") from None
+
+
+def _whole(number: Any) -> Any:
+    """In JSON 5.0 is an integer, as 5 is."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _few_terms(text: str) -> str:
@@ -54,12 +73,6 @@ def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be blank")
     return text
-
-
-def _finite(vector: list[float]) -> list[float]:
-    if not all(map(math.isfinite, vector)):
-        raise ValueError("must hold finite numbers only")
-    return vector
 
 
 def _bounded(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -100,11 +113,18 @@ QueryText = Annotated[Text, AtMost("max_query_chars", "characters"), AfterValida
 SomeQueryText = Annotated[QueryText, AfterValidator(_not_blank)]
 Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
 Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable), AfterValidator(_decoded)]
+NewId = Annotated[Id, AfterValidator(_reachable)]
 Namespace = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/@-]+$")]
-Unit = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+# In a body true is no number, and neither is "5": numbers are strict there. In a URL everything is text.
+WHOLE = BeforeValidator(_whole)
+Truth = Annotated[bool, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Unit = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Namespaces = Annotated[list[Namespace], Field(min_length=1), AtMost("max_namespaces", "items")]
-Vector = Annotated[list[float], Field(min_length=1), AtMost("max_vector", "items"), AfterValidator(_finite)]
-Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
+# PostgreSQL and Qdrant hold 32-bit floats, and a length is a sum of squares: 8,192 of these still fit.
+Coordinate = Annotated[float, Field(strict=True, ge=-1e17, le=1e17, allow_inf_nan=False)]
+Vector = Annotated[list[Coordinate], Field(min_length=1), AtMost("max_vector", "items")]
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_utc)]
 Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 

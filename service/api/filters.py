@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from service.api.fields import MAX_FILTER_DEPTH, MAX_FILTERS, Moment, Name, Strict, Text, check_scalar
+from service.api.fields import Moment, Name, Number, Strict, Text, Truth, check_scalar
+from service.api.limits import AtMost, limits
 from service.facets import key_facet, tag_facet, type_facet, value_facet
 from service.model import Filter, NumberRange
 
@@ -31,11 +32,11 @@ class Condition(Strict):
     """A test of one metadata field. Ranges are for numbers."""
 
     in_: Annotated[list[Scalar], Field(min_length=1, max_length=256)] | None = Field(None, alias="in")
-    gte: float | None = Field(None, allow_inf_nan=False)
-    gt: float | None = Field(None, allow_inf_nan=False)
-    lte: float | None = Field(None, allow_inf_nan=False)
-    lt: float | None = Field(None, allow_inf_nan=False)
-    exists: bool | None = None
+    gte: Number | None = None
+    gt: Number | None = None
+    lte: Number | None = None
+    lt: Number | None = None
+    exists: Truth | None = None
 
     @model_validator(mode="after")
     def _tests_something(self) -> Condition:
@@ -64,7 +65,7 @@ Types = Annotated[
     Annotated[Name, Tag(ONE)] | Annotated[list[Name], Field(min_length=1, max_length=64), Tag(MANY)],
     Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
 ]
-Filters = Annotated[list["FilterIn"], Field(min_length=1, max_length=MAX_FILTERS)]
+Filters = Annotated[list["FilterIn"], Field(min_length=1), AtMost("max_filter_nodes", "items")]
 
 
 class FilterIn(Strict):
@@ -74,12 +75,13 @@ class FilterIn(Strict):
     tags: Annotated[list[Name], Field(min_length=1, max_length=64)] | None = Field(
         None, description="carries any of these tags"
     )
-    metadata: dict[Annotated[Text, Field(max_length=512)], Test] = Field(
-        default_factory=dict,
-        max_length=MAX_FILTERS,
-        examples=[
-            {"author": "ada", "year": {"gte": 2024}, "status": {"in": ["open", "held"]}, "ticket": {"exists": True}}
-        ],
+    metadata: Annotated[dict[Annotated[Text, Field(max_length=512)], Test], AtMost("max_filter_nodes", "items")] = (
+        Field(
+            default_factory=dict,
+            examples=[
+                {"author": "ada", "year": {"gte": 2024}, "status": {"in": ["open", "held"]}, "ticket": {"exists": True}}
+            ],
+        )
     )
     created_after: Moment | None = Field(None, description="at or after this moment")
     created_before: Moment | None = Field(None, description="before this moment")
@@ -90,8 +92,9 @@ class FilterIn(Strict):
     @model_validator(mode="after")
     def _is_small(self) -> FilterIn:
         nodes, depth = self.size()
-        if nodes > MAX_FILTERS or depth > MAX_FILTER_DEPTH:
-            raise ValueError(f"must have at most {MAX_FILTERS} tests, nested at most {MAX_FILTER_DEPTH} deep")
+        tests, levels = limits().max_filter_nodes, limits().max_filter_depth
+        if nodes > tests or depth > levels:
+            raise ValueError(f"must have at most {tests} tests, nested at most {levels} deep")
         return self
 
     def size(self) -> tuple[int, int]:

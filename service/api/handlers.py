@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service.errors import (
     BraidError,
@@ -49,6 +50,7 @@ _TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
 
 # Spelt out, as Python's own phrases changed between versions.
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "content_too_large"}
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 
@@ -161,4 +163,14 @@ async def _http(request: Request, error: Exception) -> Response:
     if isinstance(error, Refused):
         return problem(request, error.status_code, error.code, error.detail, errors=error.errors)
     code = _CODES.get(error.status_code, "http_error")
-    return problem(request, error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_allowed(request))
+    return problem(request, error.status_code, code, str(error.detail), headers=headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """All methods of this path: every one has a route of its own, and Starlette names that of the first only."""
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    routes = request.app.router.routes
+    return [method for method, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes)]

@@ -7,15 +7,18 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 from service.api.fields import (
+    WHOLE,
     Id,
     Metadata,
     Moment,
     Name,
     Namespace,
     Namespaces,
+    NewId,
     QueryText,
     Strict,
     Text,
+    Truth,
     Unit,
     Vector,
 )
@@ -45,7 +48,7 @@ class DocumentBody(Strict):
         default_factory=list, description="names this document is about"
     )
     confidence: Unit | None = None
-    priority: Annotated[int, Field(ge=1, le=4)] | None = None
+    priority: Annotated[int, Field(strict=True, ge=1, le=4), WHOLE] | None = None
     created_at: Moment | None = None
     vector: Vector | None = None
     links: Annotated[list[LinkIn], AtMost("max_links", "items")] | None = Field(
@@ -98,7 +101,7 @@ class DocumentBody(Strict):
 class DocumentIn(DocumentBody):
     """A document in a bulk write; an id is assigned where none is given."""
 
-    id: Id | None = None
+    id: NewId | None = None
 
 
 # Read one by one, so that a bad one fails alone; together only in their description.
@@ -125,12 +128,15 @@ class EdgeKey(Strict):
     type: Name | None = None
 
 
+Weight = Annotated[float, Field(strict=True, ge=0, le=1000, allow_inf_nan=False)]
+
+
 class Weights(Strict):
     """How much each tier counts. 0 switches a tier off: it isn't asked."""
 
-    keyword: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] | None = None
-    vector: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] | None = None
-    graph: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] | None = None
+    keyword: Weight | None = None
+    vector: Weight | None = None
+    graph: Weight | None = None
 
 
 class KeywordIn(Strict):
@@ -161,16 +167,16 @@ class SearchIn(Strict):
     query: QueryText = Field(
         "", description='words, "quoted phrases", -unwanted words', examples=["what keeps the antenna warm"]
     )
-    limit: Annotated[int, AtMost("max_results")] = Field(10, ge=1)
+    limit: Annotated[int, Field(strict=True, ge=1), AtMost("max_results"), WHOLE] = 10
     namespace: Namespace | None = Field(None, description="search only here")
     include_namespaces: Namespaces | None = None
     weights: Weights | None = None
     filter: FilterIn = Field(default_factory=FilterIn)
     keyword: KeywordIn | None = None
     vector: Vector | None = Field(None, description="your own query vector, of the service's dimension")
-    explain: bool = False
-    allow_degraded: bool = True
-    timeout_ms: int | None = Field(None, ge=1, le=60_000)
+    explain: Truth = False
+    allow_degraded: Truth = True
+    timeout_ms: Annotated[int, Field(strict=True, ge=1, le=60_000), WHOLE] | None = None
 
     @model_validator(mode="after")
     def _asks_something(self) -> SearchIn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 
 from service.api.answers import JSON, SearchOut, search_body
 from service.api.deps import Reader, State, StateDep
@@ -30,7 +31,7 @@ async def search_by_url(
     state: StateDep,
     caller: Reader,
     q: Annotated[SomeQueryText, Query(examples=["solar panel"])],
-    limit: Annotated[int, AtMost("max_results"), Query(ge=1)] = 10,
+    limit: Annotated[int, Field(ge=1), AtMost("max_results")] = 10,
     namespace: Annotated[Namespaces | None, Query()] = None,
     keyword: Annotated[
         float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the keyword tier's weight")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import httpx
 from service.app import EMBEDDED_ROLE, make_key, with_user
 from service.embedded import running
 from service.errors import SetupError
-from service.stores.keys import Keys, NewKey
+from service.stores.keys import ADMIN, KeyDesk, Keys, NewKey
 from service.stores.postgres import Postgres
 from service.stores.tenants import Tenants
 
@@ -45,21 +45,33 @@ class ThrowAway:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def key(self, tenant: str) -> str:
-        """As `braid key create` makes one, without the seconds that starting another Python takes."""
-        return asyncio.run(self._key(tenant))
-
-    async def _key(self, tenant: str) -> str:
+    @property
+    def owner_url(self) -> str:
+        """Where the owner of the tables connects; the service itself is another role."""
         addresses = running(self.data_dir)
         if addresses is None or addresses.postgres_url is None:
             raise SetupError("Braid answers, but its data folder names no PostgreSQL")
-        postgres = Postgres(with_user(addresses.postgres_url, EMBEDDED_ROLE), pool_size=2)
+        return addresses.postgres_url
+
+    def key(self, tenant: str) -> str:
+        """As `braid key create` makes one, without the seconds that starting another Python takes."""
+        return asyncio.run(self._make(lambda tenants, keys: make_key(tenants, keys, tenant, NewKey())))
+
+    def admin_key(self) -> str:
+        return asyncio.run(self._make(_admin_key))
+
+    async def _make(self, making: Callable[[Tenants, Keys], Awaitable[str]]) -> str:
+        postgres = Postgres(with_user(self.owner_url, EMBEDDED_ROLE), pool_size=2)
         await postgres.open()
         try:
-            keys = Keys(postgres, self.pepper.encode(), time.monotonic)
-            return await make_key(Tenants(postgres), keys, tenant, NewKey())
+            return await making(Tenants(postgres), Keys(postgres, self.pepper.encode(), time.monotonic))
         finally:
             await postgres.close()
+
+
+async def _admin_key(tenants: Tenants, keys: Keys) -> str:
+    key, _ = await KeyDesk(tenants, keys).create("cli", None, NewKey(scopes=(ADMIN,)))
+    return key
 
 
 @contextmanager
