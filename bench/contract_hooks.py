@@ -21,6 +21,7 @@ _PREFIXES = {key.removeprefix("braid_").partition(".")[0] for key in (KEY, ADMIN
 _NOBODY = "0" * 12
 _DIMENSION = 256
 _KNOWN = {"project": "default", "language": "simple", "embedder": "wordllama", "expires_at": "2099-01-01T00:00:00Z"}
+_LONGEST_URL = 65_536  # for httptools
 _answers: dict[str, Counter[int]] = {}
 
 # A request may satisfy its schema and still be refused, but for these reasons only. All of them are 422.
@@ -99,6 +100,8 @@ def filter_failure(
 ) -> bool:
     """Whether this is a failure. What is not, and why, stands here and nowhere else."""
     kind = type(failure).__name__
+    if response.status_code == 400 and len(response.request.url) > _LONGEST_URL:
+        return False  # no request to the HTTP server, so nothing that the API could answer
     if kind == "RejectedPositiveData":
         return not (response.status_code == 422 and _BEYOND_SCHEMA.search(_problem(response).get("detail", "")))
     if kind == "AcceptedNegativeData":

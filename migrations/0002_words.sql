@@ -142,7 +142,19 @@ BEGIN
     $body$;
 END $$;
 
--- A piece of a typed query as tsquery: its words in each language, tagged, with `mark` behind each (a field, a star).
+-- A tsquery whose every lexeme begins with the tag and carries the mark (a field, a star). What holds a lexeme that is
+-- too long with its tag says nothing: no document has such a word.
+CREATE FUNCTION tagged(plain tsquery, tag text, mark text) RETURNS tsquery
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN regexp_replace(plain::text, '''((?:[^'']|'''')*)''',
+        '''' || tag || '\1''' || CASE WHEN mark = '' THEN '' ELSE ':' || mark END, 'g')::tsquery;
+EXCEPTION WHEN program_limit_exceeded THEN
+    RETURN ''::tsquery;
+END
+$$;
+
+-- A piece of a typed query as tsquery: its words in each language, tagged.
 CREATE FUNCTION typed_leaf(leaf jsonb, languages regconfig[], tag text) RETURNS tsquery
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
@@ -150,22 +162,18 @@ DECLARE
     typed text := translate(coalesce(leaf ->> 'word', leaf ->> 'phrase'), '/', ' ');
     found tsquery := ''::tsquery;
     language regconfig;
-    part tsquery;
 BEGIN
     FOREACH language IN ARRAY languages LOOP
-        part := CASE WHEN leaf ? 'phrase' THEN phraseto_tsquery(language, typed)
-                     WHEN (leaf ->> 'prefix')::boolean THEN plainto_tsquery('simple', typed)
-                     ELSE plainto_tsquery(language, typed) END;
-        IF numnode(part) > 0 THEN
-            found := found || regexp_replace(part::text, '''((?:[^'']|'''')*)''',
-                '''' || tag || '\1''' || CASE WHEN mark = '' THEN '' ELSE ':' || mark END, 'g')::tsquery;
-        END IF;
+        found := found || tagged(CASE WHEN leaf ? 'phrase' THEN phraseto_tsquery(language, typed)
+                                      WHEN (leaf ->> 'prefix')::boolean THEN plainto_tsquery('simple', typed)
+                                      ELSE plainto_tsquery(language, typed) END, tag, mark);
     END LOOP;
     RETURN found;
 END
 $$;
 
--- A tree of what was typed as tsquery. A piece without words, such as a stop word, says nothing and is left out.
+-- What a tree of what was typed wants, as tsquery. A piece without words, such as a stop word, says nothing and is left
+-- out; so is what is only unwanted, as no index can look for that.
 CREATE FUNCTION typed_query(tree jsonb, languages regconfig[], tag text) RETURNS tsquery
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
@@ -174,8 +182,7 @@ DECLARE
     said tsquery;
 BEGIN
     IF tree ? 'not' THEN
-        said := typed_query(tree -> 'not', languages, tag);
-        RETURN CASE WHEN numnode(said) = 0 THEN said ELSE !!said END;
+        RETURN found;
     ELSIF NOT tree ?| ARRAY['all', 'any'] THEN
         RETURN typed_leaf(tree, languages, tag);
     END IF;
@@ -185,7 +192,24 @@ BEGIN
             found := CASE WHEN numnode(found) = 0 THEN said WHEN tree ? 'all' THEN found && said ELSE found || said END;
         END IF;
     END LOOP;
-    RETURN found;
+    RETURN without(found, tree, languages, tag);
+END
+$$;
+
+-- A query without what the tree does not want.
+CREATE FUNCTION without(wanted tsquery, tree jsonb, languages regconfig[], tag text) RETURNS tsquery
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    part jsonb;
+    said tsquery;
+BEGIN
+    FOR part IN SELECT jsonb_array_elements(tree -> 'all') LOOP
+        said := typed_query(part -> 'not', languages, tag);
+        IF numnode(wanted) > 0 AND numnode(said) > 0 THEN
+            wanted := wanted && !!said;
+        END IF;
+    END LOOP;
+    RETURN wanted;
 END
 $$;
 
@@ -199,7 +223,8 @@ RETURNS TABLE (lexeme text, term integer, idf float8, before bigint) LANGUAGE sq
     ), known AS (
         SELECT w.lexeme, w.times, dimension(w.lexeme) AS term, coalesce(t.documents, 1) AS documents
         FROM typed_words w LEFT JOIN public.terms t ON t.tenant_id = tenant AND t.term = dimension(w.lexeme)
-        WHERE length(w.lexeme) > 1 OR (SELECT count(*) FROM typed_words o WHERE length(o.lexeme) > 1) < 3
+        WHERE octet_length(w.lexeme) <= 2000
+            AND (length(w.lexeme) > 1 OR (SELECT count(*) FROM typed_words o WHERE length(o.lexeme) > 1) < 3)
     ), size AS (SELECT coalesce((SELECT c.documents FROM public.corpus c WHERE c.tenant_id = tenant), 0) AS documents)
     SELECT k.lexeme, k.term,
         k.times * ln(1 + (greatest(s.documents, k.documents) - k.documents + 0.5) / (k.documents + 0.5)),
@@ -229,7 +254,10 @@ BEGIN
     FROM (SELECT '''' || replace(replace(tag(tenant) || q.lexeme, '\', '\\'), '''', '''''') || '''' AS quoted, q.term,
               q.idf, q.before
           FROM query_terms(tenant, typed, languages) q) AS terms_of_query;
-    wanted := CASE WHEN plain THEN rare::tsquery ELSE typed_query(tree, languages, tag(tenant)) END;
+    wanted := CASE WHEN plain THEN ''::tsquery ELSE typed_query(tree, languages, tag(tenant)) END;
+    IF numnode(wanted) = 0 THEN
+        wanted := without(rare::tsquery, tree, languages, tag(tenant));
+    END IF;
     IF wanted IS NULL OR numnode(wanted) = 0 THEN
         RETURN;
     END IF;

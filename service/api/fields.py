@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.limits import AtMost, limits
@@ -55,6 +56,11 @@ def _utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise ValueError("must lie between the years 1 and 9999, in UTC") from None
+
+
+def _rounded(vector: list[float]) -> list[float]:
+    """As the engines keep it: numbers too small for 32 bits become 0, where PostgreSQL would refuse them."""
+    return np.asarray(vector, np.float32).tolist()  # type: ignore[no-any-return]
 
 
 def _whole(number: Any) -> Any:
@@ -123,7 +129,7 @@ Unit = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Namespaces = Annotated[list[Namespace], Field(min_length=1), AtMost("max_namespaces", "items")]
 # PostgreSQL and Qdrant hold 32-bit floats, and a length is a sum of squares: 8,192 of these still fit.
 Coordinate = Annotated[float, Field(strict=True, ge=-1e17, le=1e17, allow_inf_nan=False)]
-Vector = Annotated[list[Coordinate], Field(min_length=1), AtMost("max_vector", "items")]
+Vector = Annotated[list[Coordinate], Field(min_length=1), AtMost("max_vector", "items"), AfterValidator(_rounded)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_utc)]
 Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
 

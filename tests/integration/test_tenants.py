@@ -126,3 +126,19 @@ async def test_a_foreign_or_stale_hit_in_a_derived_engine_vanishes_when_hydrated
         assert answer["tiers"]["vector"]["hits"] == 31
         assert answer["tiers"]["graph"]["hits"] == 31
         assert [r["id"] for r in answer["results"]] == ["real"]
+
+
+async def test_tenants_whose_ids_begin_alike_share_no_words(braid: Running) -> None:
+    """The keyword index tells tenants apart by the beginning of their ids first, and must not stop there."""
+    start, clients = "c0ffee00", []
+    for number in (1, 2):
+        name, id = f"{start}-{number}", f"{start}-0000-4000-8000-00000000000{number}"
+        await braid.sql("INSERT INTO tenants VALUES ($1, $2)", id, name)
+        await braid.sql("INSERT INTO projects VALUES ($1, 'default')", id)
+        clients.append(braid.client(await braid.key(name)))
+    for number, client in enumerate(clients):
+        body = [{"id": f"{number}-{each}", **SHARED} for each in range(3)]
+        assert (await client.post("/v1/documents?wait=true", json=body)).json()["visible"]
+    for client in clients:
+        found = (await client.post("/v1/search", json={"query": "walrus", "weights": ONLY[0]})).json()
+        assert found["tiers"]["keyword"]["hits"] == len(found["results"]) == 3
