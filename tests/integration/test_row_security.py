@@ -12,6 +12,7 @@ from service.app import EMBEDDED_ROLE, with_user
 from service.errors import Forbidden, SetupError
 from service.model import Document, Edge, Reach
 from service.stores import roles
+from service.stores.accesses import Accesses
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.stores.tenants import Tenants
@@ -34,6 +35,8 @@ TABLES = {
             "words",
             "corpus",
             "terms",
+            "accesses",
+            "epochs",
         ),
         "tenant_id",
     ),
@@ -58,6 +61,9 @@ async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
         documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
         await TenantDocuments(postgres, Reach(tenant)).put(documents)
         await Corpora(postgres, Weighing()).refresh(tenant)
+        accesses = Accesses(postgres)
+        accesses.found(tenant, ["a"])
+        await accesses.flush()
         tenants.append(tenant)
     return tenants[0], tenants[1]
 
