@@ -127,6 +127,8 @@ class Query:
     allow_degraded: bool = True
     timeout_ms: int | None = None
     ranker: str | None = None
+    cursor: str | None = None
+    no_cache: bool = False
 
     @property
     def tenant(self) -> str:

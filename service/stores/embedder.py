@@ -127,7 +127,7 @@ class WordLlamaEmbedder:
     async def _loaded(self) -> Any:
         if self._model is None:
             async with self._loading:
-                self._model = self._model or await asyncio.to_thread(_load_wordllama)
+                self._model = self._model or await asyncio.to_thread(load_wordllama)
         return self._model
 
     @staticmethod
@@ -145,7 +145,7 @@ class WordLlamaEmbedder:
         return _unit_rows(rows)
 
 
-def _load_wordllama() -> Any:
+def load_wordllama() -> Any:
     """Imported late, as the import alone takes longer than all the rest of a start."""
     try:
         import wordllama  # noqa: PLC0415
