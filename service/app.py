@@ -28,13 +28,16 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_counting
+from service.indexing import Writer, keep_counting
 from service.model import Reach
 from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
+from service.stores.backlog import Admission, Backlog
+from service.stores.bell import Bell
+from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
@@ -48,6 +51,7 @@ from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.worker import GraphSink, Sink, VectorSink, Worker
 
 if TYPE_CHECKING:
     from service.stores.oidc import Tokens, Trust
@@ -129,11 +133,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         timeout_ms=settings.search_timeout_max_ms,
     )
     stack.push_async_callback(graph.close)
-    workers = [
-        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
-        for sink in (VectorSink(vectors, embedder), GraphSink(graph))
-    ]
-    await _run([worker.run() for worker in workers], stack)
+    bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
     await _run([keep_counting(Corpora(postgres, weighing), settings.keyword_refresh_ms / 1000)], stack)
     tiers: list[Tier] = [
@@ -143,7 +143,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     ]
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
-    writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
+    backlog, tenants = Backlog(postgres), Tenants(postgres)
+    admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
+    writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
     state = State(
         searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
         writer=writer,
@@ -155,7 +157,8 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
-        backlog=lambda: dirty.backlog(postgres),
+        backlog=backlog.counts,
+        queue=backlog,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -167,6 +170,25 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         wait_timeout_ms=settings.wait_timeout_ms,
     )
     return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sink], stack: AsyncExitStack) -> Bell:
+    """Workers for those sinks that this process is to bring up to date, and what wakes them."""
+    workers = [
+        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
+        for sink in sinks
+        if sink.name in settings.index_sinks.split()
+        for _ in range(settings.index_workers)
+    ]
+
+    def wake() -> None:
+        for worker in workers:
+            worker.wake()
+
+    bell = Bell(postgres, wake)
+    await _run([bell.keep_ringing(), *([bell.keep_listening()] if workers else [])], stack)
+    await _run([worker.run() for worker in workers], stack)
+    return bell
 
 
 async def _warm(embedder: Embedder) -> None:
@@ -197,7 +219,8 @@ async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncE
     await check_applied(postgres)
     await roles.refuse_powerful(postgres)
     if settings.postgres_url is None:
-        await dirty.release_all(postgres)  # the data folder is ours alone: a claim left here is of a dead process
+        # The data folder is ours alone: claims left here are of a process that is dead.
+        await dirty.release_all(postgres, SINKS)
     return postgres
 
 

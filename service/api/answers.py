@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from service.model import Contribution, Document, Found, SearchResult, TierAnswer
 
@@ -109,10 +110,11 @@ class PageOut(BaseModel):
 
 
 class ItemOut(BaseModel):
-    """What became of one item of a bulk call."""
+    """What became of one item of a bulk call. `version` is that of a document."""
 
     id: str | None
     status: Literal["created", "updated", "unchanged", "error"]
+    version: int | None = None
     error: str | None = None
 
 
@@ -136,7 +138,52 @@ class WrittenOut(BaseModel):
 
     id: str
     status: Literal["created", "updated", "unchanged"]
+    version: int
     visible: bool | None = None
+
+
+class GoneOut(BaseModel):
+    """A deletion that some tier has not applied within the time limit."""
+
+    id: str
+    status: Literal["deleted"]
+    version: int
+    visible: bool
+
+
+class TierStatusOut(BaseModel):
+    """The version that a tier is to have, and the one it has. `error` is why it was refused, to be tried again then."""
+
+    wanted: int
+    applied: int
+    error: str | None = None
+    next_try: datetime | None = None
+
+
+class StatusOut(BaseModel):
+    """How far a document is on its way into the tiers. `version` is absent once it is deleted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "note-3",
+                    "version": 118,
+                    "visible": False,
+                    "tiers": {
+                        "keyword": {"wanted": 118, "applied": 118},
+                        "vector": {"wanted": 118, "applied": 118},
+                        "graph": {"wanted": 118, "applied": 97},
+                    },
+                }
+            ]
+        }
+    )
+
+    id: str
+    version: int | None = None
+    visible: bool
+    tiers: dict[str, TierStatusOut]
 
 
 class NeighborOut(BaseModel):
@@ -185,6 +232,17 @@ def document_body(document: Document) -> dict[str, Any]:
         "created_at": document.created_at,
         "version": document.version,
     }
+
+
+def status_body(id: str, document: Document | None, sinks: Mapping[str, Mapping[str, Any]]) -> StatusOut:
+    """The keyword tier is PostgreSQL itself: it has what was written, or has forgotten it, at once."""
+    version = document.version if document else max(sink["wanted"] for sink in sinks.values())
+    tiers = {"keyword": TierStatusOut(wanted=version, applied=version)}
+    for name, sink in sinks.items():
+        shown = {key: sink[key] for key in ("wanted", "applied", "error")}
+        tiers[name] = TierStatusOut(**shown, next_try=sink["next_try"] if sink["error"] else None)
+    visible = all(tier.applied >= tier.wanted for tier in tiers.values())
+    return StatusOut(id=id, version=document.version if document else None, visible=visible, tiers=tiers)
 
 
 def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.backlog import Backlog
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
@@ -38,6 +39,7 @@ class State:
     embedder: str
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[], Awaitable[Mapping[str, int]]]
+    queue: Backlog
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int
