@@ -15,6 +15,7 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.completions import Completions
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
@@ -29,6 +30,7 @@ class State:
 
     searcher: Searcher
     writer: Writer
+    completions: Completions
     keys: Keys
     tokens: Tokens | None
     tenants: Tenants

@@ -34,6 +34,8 @@ TABLES = {
             "words",
             "corpus",
             "terms",
+            "completions",
+            "completion_changes",
         ),
         "tenant_id",
     ),
@@ -49,17 +51,21 @@ async def postgres(braid: Running) -> AsyncIterator[Postgres]:
 
 
 @pytest.fixture(scope="module")
-async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
-    """Two tenants that have something in every table."""
+async def pair(braid: Running, postgres: Postgres) -> AsyncIterator[tuple[str, str]]:
+    """Two tenants that have something in every table. Nobody folds the changes of their completions meanwhile."""
     tenants = []
+    holder = await asyncpg.connect(braid.database("postgres"))
     for name in ("wall-ada", "wall-bob"):
         await braid.key(name)
         tenant = await Tenants(postgres).ensure(name)
+        await holder.execute("SELECT pg_advisory_lock(hashtext('completions'), hashtext($1))", tenant)
         documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
         await TenantDocuments(postgres, Reach(tenant)).put(documents)
         await Corpora(postgres, Weighing()).refresh(tenant)
+        await braid.sql("INSERT INTO completions VALUES ($1, 'title', 'x', 'default', 'X', 1)", tenant)
         tenants.append(tenant)
-    return tenants[0], tenants[1]
+    yield tenants[0], tenants[1]
+    await holder.close()
 
 
 async def test_every_table_of_tenants_is_walled(braid: Running) -> None:
