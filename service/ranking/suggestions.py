@@ -16,7 +16,7 @@ def woven(found: Sequence[Suggestion], typed: str, limit: int) -> list[Suggestio
     """The kinds take turns, each with its most common, so that none crowds out the others. What a search would take
     for the same comes once. A term completes the last word only, and comes with what was typed before it.
     """
-    before = typed[: len(typed) - len(typed.split(" ")[-1])]
+    before = typed[: len(typed) - len(typed.rsplit(" ", maxsplit=1)[-1])]
     kinds = ([each for each in found if each.kind == kind] for kind in KINDS)
     turns = (each for each in chain.from_iterable(zip_longest(*kinds)) if each is not None)
     whole = (replace(each, text=before + each.text) if each.kind == "term" else each for each in turns)

@@ -14,7 +14,12 @@ from service.stores.documents import TenantDocuments
 from tests.conftest import Running
 
 DOCUMENTS = [
-    {"id": "1", "title": "Gravel roads", "content": "gravel and grit, and the Grammar of graphs", "entities": ["Grace"]},
+    {
+        "id": "1",
+        "title": "Gravel roads",
+        "content": "gravel and the Grammar of graphs",
+        "entities": ["Grace"],
+    },
     {"id": "2", "title": "Gravity", "content": "gravity waves", "entities": ["Grace", "GRAVITY"]},
     {"id": "3", "title": "Notes", "content": "Gravity again, and gravel", "namespace": "notes", "entities": ["Élodie"]},
 ]
@@ -120,9 +125,13 @@ async def test_a_key_completes_what_it_can_see_and_nobody_elses(braid: Running) 
 
 
 async def test_completions_change_and_go_with_their_documents(braid: Running, client: httpx.AsyncClient) -> None:
-    documents = [{"id": str(n), "title": f"Walnut {n}", "content": "walnut walrus", "entities": ["Wally"]} for n in (1, 2)]
+    documents = [
+        {"id": str(n), "title": f"Walnut {n}", "content": "walnut walrus", "entities": ["Wally"]} for n in (1, 2)
+    ]
     await write(braid, client, documents)
-    assert {("Wally", "entity", 2), ("walrus", "term", 2), ("Walnut 1", "title", 1)} <= set(await suggested(client, "wal"))
+    assert {("Wally", "entity", 2), ("walrus", "term", 2), ("Walnut 1", "title", 1)} <= set(
+        await suggested(client, "wal")
+    )
     await write(braid, client, [{"id": "1", "title": "Walnut 3", "content": "walnut", "namespace": "other"}])
     assert sorted(await suggested(client, "wal")) == [
         ("Wally", "entity", 1), ("Walnut 2", "title", 1), ("Walnut 3", "title", 1), ("walnut", "term", 2),
