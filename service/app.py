@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search
+from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats, suggest
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
@@ -28,7 +28,7 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import Writer, keep_counting
+from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
 from service.sample import documents as sample_documents
@@ -37,6 +37,7 @@ from service.settings import Settings
 from service.stores import dirty, roles
 from service.stores.backlog import Admission, Backlog
 from service.stores.bell import Bell
+from service.stores.completions import Completions
 from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
@@ -44,9 +45,11 @@ from service.stores.keys import KeyDesk, Keys, NewKey
 from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
+from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
 from service.stores.words import BM25, Corpora, Weighing, best_ranker
+from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.graph import GraphTier
 from service.tiers.keyword import KeywordTier
@@ -61,6 +64,7 @@ log = logging.getLogger(__name__)
 SAMPLE_TENANT = "sample"
 EMBEDDED_ROLE = "braid_app"
 _FLUSH_SECONDS = 30
+_SAMPLE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # ours asks no other host
         redoc_url=None,
     )
-    for module in (search, documents, edges, namespaces, admin, ops, pages):
+    for module in (search, suggest, documents, edges, namespaces, admin, stats, ops, pages):
         app.include_router(module.router)
     handlers.install(app)
     limits = Limits.of(settings)
@@ -135,7 +139,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     stack.push_async_callback(graph.close)
     bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
-    await _run([keep_counting(Corpora(postgres, weighing), settings.keyword_refresh_ms / 1000)], stack)
+    completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
+    counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
+    await _run(counting, stack)
     tiers: list[Tier] = [
         KeywordTier(postgres, await _ranker(postgres), settings.keyword_candidates),
         VectorTier(vectors, embedder),
@@ -143,12 +149,15 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     ]
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
+    tally = Tally()
+    samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
     writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
     state = State(
-        searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms),
+        searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
+        completions=completions,
         keys=keys,
         tokens=_tokens(trust, postgres, stack),
         tenants=tenants,
@@ -157,7 +166,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
-        backlog=backlog.counts,
+        backlog=lambda tenant: dirty.backlog(postgres, tenant),
+        pool_use=postgres.use,
+        samples=samples,
         queue=backlog,
         rates=Rates(
             key=settings.rate_limit_key,
@@ -189,6 +200,18 @@ async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sin
     await _run([bell.keep_ringing(), *([bell.keep_listening()] if workers else [])], stack)
     await _run([worker.run() for worker in workers], stack)
     return bell
+
+
+async def _samples(samples: Samples, stack: AsyncExitStack) -> Samples:
+    """Saved every few seconds, and what is left at the end."""
+
+    async def flush() -> None:
+        with contextlib.suppress(BraidError):
+            await samples.flush()
+
+    stack.push_async_callback(flush)
+    await _run([samples.keep_flushing(_SAMPLE_SECONDS)], stack)
+    return samples
 
 
 async def _warm(embedder: Embedder) -> None:

@@ -106,7 +106,9 @@ async def embedded(documents: Sequence[Document], embedder: Embedder) -> list[tu
     points: list[tuple[Document, Sequence[float]]] = [(d, d.vector) for d in documents if d.vector is not None]
     others = [d for d in documents if d.vector is None]
     if others and embedder.name != "none":
-        points += zip(others, await embedder.embed_documents([embedded_text(d) for d in others]), strict=True)
+        with metrics.EMBEDDING_SECONDS.labels("documents").time():
+            vectors = await embedder.embed_documents([embedded_text(d) for d in others])
+        points += zip(others, vectors, strict=True)
     return points
 
 

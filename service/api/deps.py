@@ -16,7 +16,10 @@ from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
 from service.stores.backlog import Backlog
+from service.stores.completions import Completions
+from service.stores.dirty import Owed
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
+from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
 
@@ -30,6 +33,7 @@ class State:
 
     searcher: Searcher
     writer: Writer
+    completions: Completions
     keys: Keys
     tokens: Tokens | None
     tenants: Tenants
@@ -38,7 +42,9 @@ class State:
     removal: Removal
     embedder: str
     probes: Mapping[str, Callable[[], Awaitable[None]]]
-    backlog: Callable[[], Awaitable[Mapping[str, int]]]
+    backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
+    pool_use: Callable[[], tuple[int, int, int]]
+    samples: Samples
     queue: Backlog
     rates: Rates
     search_timeout_max_ms: int

@@ -9,7 +9,6 @@ from service.errors import BacklogFull
 from service.stores.documents import SINKS
 from service.stores.postgres import Postgres
 
-_COUNTS = "SELECT sink, count(*) FROM dirty WHERE applied_version < wanted_version GROUP BY sink"
 _STATE = """
 SELECT sink, count(*) FILTER (WHERE applied_version < wanted_version) AS pending,
     count(*) FILTER (WHERE error IS NOT NULL) AS refused,
@@ -44,11 +43,6 @@ class Backlog:
 
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
-
-    async def counts(self) -> dict[str, int]:
-        """How many documents each sink has still to apply."""
-        async with self._postgres.service("worker") as connection:
-            return dict.fromkeys(SINKS, 0) | dict(await connection.fetch(_COUNTS))
 
     async def state(self) -> dict[str, dict[str, int]]:
         """Each sink's pending, refused, held and unconfirmed documents."""

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.model import Document, Edge, Reach
+from service.stores import epochs
 from service.stores.documents import document_from
 from service.stores.postgres import Connection, Postgres
 
 CLAIM_SECONDS = 15
 CONFIRM_SECONDS = 60
 """How long after its claim ended a write may still arrive: twice as long as any waits for an engine's answer."""
-CHANNEL = "braid_dirty"
 
 # A claimed row is not claimed again for a newer version: one worker at a time brings one document to one sink.
 # A tenant that is being deleted is left alone, or a worker could bring back what was just removed from an engine.
@@ -86,7 +86,8 @@ _AGAIN = """
 INSERT INTO dirty AS d (tenant_id, document_id, sink, wanted_version)
 SELECT $1, id, $2, nextval('document_version') FROM unnest($3::text[]) AS id ORDER BY id COLLATE "C"
 ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
-SET wanted_version = excluded.wanted_version, next_try = now(), attempts = 0, error = NULL
+SET wanted_version = excluded.wanted_version, next_try = now(), attempts = 0, error = NULL,
+    wanted_since = CASE WHEN d.applied_version < d.wanted_version THEN d.wanted_since ELSE now() END
 """
 _REFUSED = """
 UPDATE dirty SET attempts = attempts + 1, error = $5, claimed_by = NULL, claimed_until = NULL,
@@ -109,6 +110,12 @@ AND ctid = ANY (ARRAY(SELECT ctid FROM dirty
                       WHERE tenant_id = $1 AND (claimed_until IS NULL OR claimed_until < now()) LIMIT $2))
 """
 _HELD = "SELECT count(*) FROM dirty WHERE tenant_id = $1 AND claimed_until >= now()"
+# The lag is that of what a sink can still apply: a document that it refused waits for a person, not for the sink.
+_BACKLOG = """
+SELECT sink, count(*) AS documents, count(*) FILTER (WHERE attempts > 0) AS refused,
+    coalesce(extract(epoch FROM now() - min(wanted_since) FILTER (WHERE attempts = 0)), 0)::float8 AS lag_s
+FROM dirty WHERE applied_version < wanted_version GROUP BY sink
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,15 @@ class Claim:
     document_id: str
     version: int
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """How much a sink has still to apply: documents, those of them that it refused, and how long the oldest waits."""
+
+    documents: float = 0
+    refused: float = 0
+    lag_s: float = 0.0
 
 
 class DirtyRows:
@@ -132,8 +148,7 @@ class DirtyRows:
         self._sink = sink
         self._whole_tenants = whole_tenants
         self._owner = uuid.uuid4()
-        exclusive = _FREE_TENANTS if whole_tenants else ""
-        self._claims = [_CLAIM.format(**due, exclusive=exclusive) for due in (_PENDING, _UNCONFIRMED)]
+        self._claims = claim_statements(whole_tenants)
 
     async def claim(self, limit: int) -> list[Claim]:
         """The longest waiting rows, in order of writing; ours until applied, refused, released, or run out. Where
@@ -172,6 +187,7 @@ class DirtyRows:
             if lost:
                 await connection.execute(_AGAIN, tenant, self._sink, lost)
             await connection.execute(_BURY, tenant, ids)
+            await epochs.advance(connection, tenant)
         return len(lost)
 
     async def refused(self, claim: Claim, error: str) -> None:
@@ -197,6 +213,12 @@ class DirtyRows:
 
     def _ours(self, claims: Sequence[Claim]) -> tuple[object, ...]:
         return self._sink, self._owner, [c.tenant for c in claims], [c.document_id for c in claims]
+
+
+def claim_statements(whole_tenants: bool) -> list[str]:
+    """For what is pending, and for what is to be applied once more."""
+    exclusive = _FREE_TENANTS if whole_tenants else ""
+    return [_CLAIM.format(**due, exclusive=exclusive) for due in (_PENDING, _UNCONFIRMED)]
 
 
 def by_tenant(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
@@ -226,3 +248,11 @@ async def take(postgres: Postgres, tenant: str, batch: int = 2000) -> tuple[int,
             held: int = await connection.fetchval(_HELD, tenant)
         total += taken
     return total, held
+
+
+async def backlog(postgres: Postgres, tenant: str | None = None) -> dict[str, Owed]:
+    """What each sink has still to apply, of all tenants or of one. A sink that owes nothing is not named."""
+    entered = postgres.service("worker") if tenant is None else postgres.tenant(Reach(tenant))
+    async with entered as connection:
+        rows = await connection.fetch(_BACKLOG)
+    return {sink: Owed(*owed) for sink, *owed in rows}

@@ -155,7 +155,9 @@ async def test_a_sink_that_is_down_gives_its_claims_back(postgres: Postgres, ten
     with pytest.raises(TierUnavailable):
         await worker.apply_once()
     sink.before = lambda change: None
-    assert await worker.apply_once() == 1
+    async with asyncio.timeout(5):
+        while not await worker.apply_once():  # noqa: ASYNC110 - each document waits for a moment of its own
+            await asyncio.sleep(0.01)
     assert "a" in sink.now
 
 

@@ -12,10 +12,13 @@ from service.app import EMBEDDED_ROLE, with_user
 from service.errors import Forbidden, SetupError
 from service.model import Document, Edge, Reach
 from service.stores import roles
+from service.stores.accesses import Accesses
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.stores.samples import Samples
 from service.stores.tenants import Tenants
 from service.stores.words import Corpora, Weighing
+from service.tally import Tally
 from tests.conftest import Running
 
 # Each table that holds what belongs to a tenant, and the column that says whose.
@@ -34,6 +37,11 @@ TABLES = {
             "words",
             "corpus",
             "terms",
+            "completions",
+            "completion_changes",
+            "accesses",
+            "epochs",
+            "samples",
         ),
         "tenant_id",
     ),
@@ -49,17 +57,27 @@ async def postgres(braid: Running) -> AsyncIterator[Postgres]:
 
 
 @pytest.fixture(scope="module")
-async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
-    """Two tenants that have something in every table."""
+async def pair(braid: Running, postgres: Postgres) -> AsyncIterator[tuple[str, str]]:
+    """Two tenants that have something in every table. Nobody folds the changes of their completions meanwhile."""
     tenants = []
+    holder = await asyncpg.connect(braid.database("postgres"))
     for name in ("wall-ada", "wall-bob"):
         await braid.key(name)
         tenant = await Tenants(postgres).ensure(name)
+        await holder.execute("SELECT pg_advisory_lock(hashtext('completions'), hashtext($1))", tenant)
         documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
         await TenantDocuments(postgres, Reach(tenant)).put(documents)
         await Corpora(postgres, Weighing()).refresh(tenant)
+        await braid.sql("INSERT INTO completions VALUES ($1, 'title', 'x', 'default', 'X', 1)", tenant)
+        accesses = Accesses(postgres)
+        accesses.found(tenant, ["a"])
+        await accesses.flush()
+        tally = Tally()
+        tally.failed(tenant, 1.0)
+        await Samples(postgres, tally, 1).flush()
         tenants.append(tenant)
-    return tenants[0], tenants[1]
+    yield tenants[0], tenants[1]
+    await holder.close()
 
 
 async def test_every_table_of_tenants_is_walled(braid: Running) -> None:
@@ -110,7 +128,9 @@ async def test_a_tenant_changes_its_own_rows_only(postgres: Postgres, pair: tupl
 async def test_the_service_sees_across_tenants_only_where_it_must(
     postgres: Postgres, pair: tuple[str, str], role: str, table: str
 ) -> None:
-    allowed = {"worker": {"dirty", "usage", "corpus"}, "admin": {"tenants", "api_keys", "audit"}}[role]
+    allowed = {"worker": {"dirty", "usage", "corpus", "samples"}, "admin": {"tenants", "api_keys", "audit", "samples"}}[
+        role
+    ]
     for name, column in TABLES.items():
         async with postgres.service(role) as connection:  # type: ignore[arg-type]
             seen = {str(row[0]) for row in await connection.fetch(f"SELECT DISTINCT {column} FROM {name}")}

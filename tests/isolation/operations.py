@@ -136,6 +136,10 @@ def namespaces(_: Draw) -> Call:
     return Call("GET", "/v1/namespaces")
 
 
+def stats(draw: Draw) -> Call:
+    return Call("GET", draw.random.choice(["/v1/stats", "/v1/stats/history"]), params=draw.maybe(0.5, hours=1))
+
+
 def edges(draw: Draw) -> Call:
     """From documents of one's own, whose place the type's canary names; to one's own or anybody's."""
     number = draw.number()
@@ -206,6 +210,12 @@ def search_by_url(draw: Draw) -> Call:
     return Call("GET", "/v1/search", params=params, headers=draw.maybe(0.3, **{"X-Request-ID": draw.mark(TITLE)}))
 
 
+def suggest(draw: Draw) -> Call:
+    typed = draw.random.choice(["w", "wa", "walrus", "Hval", draw.mark(TITLE), draw.mark("e"), draw.mark("c")])
+    params: dict[str, Any] = {"q": typed[: draw.random.randint(1, 20)], "limit": draw.random.choice([1, 10, 50])}
+    return Call("GET", "/v1/suggest", params=params | draw.maybe(0.3, namespace=draw.namespace()))
+
+
 def mistake(draw: Draw) -> Call:
     """What is refused: each answer must name the mistake, and nothing else."""
     word, id = draw.mark(TITLE), draw.id()
@@ -250,6 +260,7 @@ def admin(draw: Draw) -> Call:
         Call("GET", "/v1/admin/indexing", params=page),
         Call("GET", "/v1/admin/indexing", params={**page, "tenant": tenant_name(owner)}, about=owner),
         Call("POST", "/v1/admin/indexing/retry", {"tenant": tenant_name(owner)}, about=owner),
+        Call("GET", "/v1/admin/stats", params=page),
         *(Call("GET", f"{below}/{kind}", params=page, about=owner) for kind in ("projects", "namespaces", "keys")),
         Call("GET", below, about=owner),
         Call("GET", f"/v1/admin/tenants/{draw.mark(TITLE)}"),
@@ -271,6 +282,7 @@ def admin(draw: Draw) -> Call:
 OPERATIONS: dict[Callable[[Draw], Call], int] = {
     search: 30,
     search_by_url: 8,
+    suggest: 8,
     put: 10,
     put_many: 4,
     put_lines: 4,
@@ -280,6 +292,7 @@ OPERATIONS: dict[Callable[[Draw], Call], int] = {
     status: 4,
     listing: 6,
     namespaces: 4,
+    stats: 3,
     edges: 4,
     foreign_edges: 1,
     cut_edges: 2,
