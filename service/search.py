@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from service import metrics
-from service.errors import Degraded
+from service.errors import Degraded, InvalidInput
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import fuse
 from service.ranking.options import Layer, settle
@@ -20,6 +19,7 @@ from service.ranking.shaping import needs_facts, shape
 from service.ranking.woven import Ranking
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.guard import ask
 
@@ -33,29 +33,30 @@ class Searcher:
         tiers: Sequence[Tier],
         default_weights: Mapping[str, float],
         timeout_ms: int,
-        defaults: Layer | None = None,
+        tally: Tally,
     ) -> None:
         self._postgres = postgres
         self._tiers = {tier.name: tier for tier in tiers}
         self._default_weights = default_weights
         self._timeout_ms = timeout_ms
-        self._defaults: Layer = defaults or {}
+        self._tally = tally
 
     async def search(self, query: Query) -> SearchResult:
         """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
+        started = time.perf_counter()
         try:
             result = await self._search(query)
-        except Exception:
-            metrics.SEARCHES.labels("failed").inc()
+        except InvalidInput:  # refused, and so no search
             raise
-        metrics.SEARCHES.labels("degraded" if result.degraded else "full").inc()
-        for tier in (name for found in result.results for name in found.ranked.tiers):
-            metrics.TIER_HITS.labels(tier).inc()
+        except Exception:
+            self._tally.failed(query.tenant, (time.perf_counter() - started) * 1000)
+            raise
+        self._tally.answered(query.tenant, result)
         return result
 
     def check_options(self, options: Layer) -> None:
         """Refuses what no search could use."""
-        asked_weights(settle([self._defaults, options]).weights, self._default_weights)
+        asked_weights(settle([options]).weights, self._default_weights)
 
     async def _search(self, query: Query) -> SearchResult:
         started = time.perf_counter()
@@ -65,6 +66,7 @@ class Searcher:
         answers, namespaces = await asyncio.gather(
             self._ask(query, plan.weights, plan.candidates, plan.timeout_ms), names(documents, query)
         )
+        self._tally.asked(query.tenant, answers)
         missing = [a.tier for a in answers if not a.status.answered]
         if missing and not query.allow_degraded:
             raise Degraded(missing)
@@ -85,8 +87,7 @@ class Searcher:
     async def _settled(self, documents: TenantDocuments, query: Query) -> Query:
         """Where to look, and how to rank: the caller's options over the defaults."""
         query = replace(query, namespaces=await place(documents, query))
-        layers = [self._defaults, await namespace_defaults(documents, query), query.options]
-        return replace(query, ranking=settle(layers))
+        return replace(query, ranking=settle([await namespace_defaults(documents, query), query.options]))
 
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, timeout_ms: int) -> list[TierAnswer]:
         if query.namespaces == ():
