@@ -41,9 +41,10 @@ async def test_the_score_can_be_recomputed_from_the_explanation(
 
 
 async def test_a_documents_confidence_moves_it_where_that_is_asked_for(mixed: httpx.AsyncClient) -> None:
-    assert (await ids(mixed, "walrus", weights=only("keyword")))[0] == "a"
-    sure = await search(mixed, "walrus", weights=only("keyword"), shaping={"confidence": 1.0}, explain=True)
-    assert sure["results"][0]["id"] == "b"
+    asked = {"weights": only("keyword"), "fusion": {"normaliser": "theoretical"}}
+    assert (await ids(mixed, "walrus", **asked))[0] == "a"
+    sure = await search(mixed, "walrus", **asked, shaping={"confidence": 1.0}, explain=True)
+    assert sure["results"][-1]["id"] == "a"
     doubtful = next(result for result in sure["results"] if result["id"] == "a")
     [step] = doubtful["adjustments"]
     assert step["multiply"] == pytest.approx(0.4 + 0.6 * 0.1)
