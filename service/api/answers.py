@@ -9,7 +9,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
-from service.model import Adjustment, Contribution, Document, Found, SearchResult, TierAnswer
+from service.model import Adjustment, Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
 
 
 class JSON(Response):
@@ -112,6 +112,20 @@ class SearchOut(BaseModel):
     request_id: str
 
 
+class SuggestionOut(BaseModel):
+    """A completion: all of the text to search for, what it is, and how many documents have it."""
+
+    text: str
+    kind: Literal["title", "entity", "term"]
+    documents: int
+
+
+class SuggestionsOut(BaseModel):
+    """Completions of what was typed, the best first."""
+
+    suggestions: list[SuggestionOut]
+
+
 class PageOut(BaseModel):
     """A page of documents; `next` is the id to pass as `after`, null on the last page."""
 
@@ -208,6 +222,10 @@ def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict
         "took_ms": round(result.took_ms, 2),
         "request_id": request_id,
     }
+
+
+def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
+    return {"text": suggestion.text, "kind": suggestion.kind, "documents": suggestion.documents}
 
 
 def _result(found: Found, explain: bool) -> dict[str, Any]:
