@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from service import metrics
-from service.errors import Degraded
+from service.errors import Degraded, InvalidInput
 from service.model import Document, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import FUSIONS
 from service.ranking.plan import asked_weights, effective_weights, make_plan
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.guard import ask
 
@@ -22,23 +22,30 @@ class Searcher:
     """Holds what every search needs; built once."""
 
     def __init__(
-        self, postgres: Postgres, tiers: Sequence[Tier], default_weights: Mapping[str, float], timeout_ms: int
+        self,
+        postgres: Postgres,
+        tiers: Sequence[Tier],
+        default_weights: Mapping[str, float],
+        timeout_ms: int,
+        tally: Tally,
     ) -> None:
         self._postgres = postgres
         self._tiers = {tier.name: tier for tier in tiers}
         self._default_weights = default_weights
         self._timeout_ms = timeout_ms
+        self._tally = tally
 
     async def search(self, query: Query) -> SearchResult:
         """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
+        started = time.perf_counter()
         try:
             result = await self._search(query)
-        except Exception:
-            metrics.SEARCHES.labels("failed").inc()
+        except InvalidInput:  # refused, and so no search
             raise
-        metrics.SEARCHES.labels("degraded" if result.degraded else "full").inc()
-        for tier in (name for found in result.results for name in found.ranked.tiers):
-            metrics.TIER_HITS.labels(tier).inc()
+        except Exception:
+            self._tally.failed(query.tenant, (time.perf_counter() - started) * 1000)
+            raise
+        self._tally.answered(query.tenant, result)
         return result
 
     def check_weights(self, weights: Mapping[str, float]) -> None:
@@ -54,6 +61,7 @@ class Searcher:
         answers, namespaces = await asyncio.gather(
             self._ask(query, plan.weights, plan.candidates, plan.timeout_ms), names(documents, query)
         )
+        self._tally.asked(query.tenant, answers)
         missing = [a.tier for a in answers if not a.status.answered]
         if missing and not query.allow_degraded:
             raise Degraded(missing)

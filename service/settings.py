@@ -79,6 +79,7 @@ class Settings(Limits, BaseSettings):
         100, ge=0, le=1_000_000, description="wrong keys a second from one address; 0 for any number"
     )
     rate_limit_window_s: int = Field(10, ge=1, le=3600, description="seconds whose calls may come all at once")
+    stats_keep_hours: int = Field(168, ge=1, le=8760, description="hours that samples for /v1/stats are kept")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

@@ -13,6 +13,7 @@ import orjson
 from service.errors import Forbidden
 from service.model import Document, Edge, Filter, Hit, Neighbor, Reach
 from service.ranking.typed import Typed
+from service.stores import epochs
 from service.stores.filters import Condition, traits_of
 from service.stores.postgres import Connection, Postgres
 from service.stores.words import Weighing
@@ -94,11 +95,12 @@ WHERE e.tenant_id = $1 AND e.source = row.source AND e.target = row.target AND (
 RETURNING e.source
 """
 _MARK = """
-INSERT INTO dirty (tenant_id, document_id, sink, wanted_version)
+INSERT INTO dirty AS d (tenant_id, document_id, sink, wanted_version)
 SELECT $1, id, sink, nextval('document_version') FROM unnest($2::text[]) AS id, unnest($3::text[]) AS sink
 ORDER BY id COLLATE "C", sink
 ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
-SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL
+SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL,
+    wanted_since = CASE WHEN d.applied_version < d.wanted_version THEN d.wanted_since ELSE now() END
 """
 _PENDING = """
 SELECT count(*) FROM dirty
@@ -150,8 +152,8 @@ class Written:
 class TenantDocuments:
     """One tenant's documents. There is no way to name another tenant from here.
 
-    Whoever writes locks the documents first, then their links, then dirty rows, each in order of the key: writers may
-    wait for each other, but never in a circle.
+    Whoever writes locks the documents first, then their links, then dirty rows, each in order of the key, and the
+    tenant's epoch last: writers may wait for each other, but never in a circle.
     """
 
     def __init__(self, postgres: Postgres, reach: Reach, weighing: Weighing = Weighing()) -> None:  # noqa: B008
@@ -184,6 +186,7 @@ class TenantDocuments:
         async with self._postgres.tenant(self._reach, writes=True) as connection:
             ids = [row["id"] for row in await connection.fetch(_LOCK_SOME, self._tenant, namespace, limit)]
             await self._delete(connection, ids)
+            await epochs.advance(connection, self._tenant)
         return len(ids)
 
     async def add_edges(self, edges: Sequence[Edge]) -> None:
@@ -271,6 +274,7 @@ class TenantDocuments:
             if await connection.fetchrow(_ACTIVE, self._tenant) is None:
                 raise Forbidden("this tenant is suspended or deleted")
             yield connection
+            await epochs.advance(connection, self._tenant)
 
     async def _delete(self, connection: Connection, ids: Sequence[str]) -> None:
         await connection.execute(_LOCK_LINKS, self._tenant, ids)
