@@ -189,7 +189,9 @@ async def _sample_key(settings: Settings, state: Any) -> str | None:
 
 
 def _welcome(url: str, key: str | None) -> None:
-    lines = [f"Braid {__version__} is up.", "", f"  API    {url}/v1", f"  docs   {url}/docs", f"  page   {url}/"]
+    # What stands behind # stays in the browser: the page takes the key from there and hides it.
+    page = f"{url}/" if key is None else f"{url}/#key={key}"
+    lines = [f"Braid {__version__} is up.", "", f"  page   {page}", f"  API    {url}/v1", f"  docs   {url}/docs"]
     if key is None:
         lines += ["", "  Make an API key with: braid key create --tenant my-team"]
     else:
@@ -197,7 +199,7 @@ def _welcome(url: str, key: str | None) -> None:
         lines += [
             f"  API key  {key}",
             "",
-            "Paste one of these into another terminal:",
+            "Open the page to search, or paste one of these into another terminal:",
             "",
             f"curl -s '{url}/v1/search?q=Halvorsen+dust&limit=3' {auth}",
             "",
