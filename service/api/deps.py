@@ -43,7 +43,6 @@ class State:
     embedder: str
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
-    pool_use: Callable[[], tuple[int, int, int]]
     samples: Samples
     queue: Backlog
     rates: Rates
