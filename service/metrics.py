@@ -28,7 +28,19 @@ TIER_HITS = Counter(
     "braid_tier_hits_total", "Results returned to callers that this tier had found.", ["tier"], registry=REGISTRY
 )
 TIER_DROPPED = Counter(
-    "braid_tier_dropped_total", "Hits dropped for a score that is not a number.", ["tier"], registry=REGISTRY
+    "braid_tier_dropped_total", "Hits dropped for an id or a score that cannot be.", ["tier"], registry=REGISTRY
+)
+TIER_VANISHED = Counter(
+    "braid_tier_vanished_total",
+    "Hits of documents that are gone, or are not the tenant's.",
+    ["tier"],
+    registry=REGISTRY,
+)
+TIER_CIRCUIT = Gauge(
+    "braid_tier_circuit", "Whether a tier is asked: 0 closed, 1 half-open, 2 open.", ["tier"], registry=REGISTRY
+)
+TIER_PROBES = Counter(
+    "braid_tier_probes_total", "Questions to a tier whose circuit was open.", ["tier", "status"], registry=REGISTRY
 )
 INDEX_BACKLOG = Gauge("braid_index_backlog", "Documents a sink has still to apply.", ["sink"], registry=REGISTRY)
 INDEX_APPLIED = Counter("braid_index_applied_total", "Documents a sink has applied.", ["sink"], registry=REGISTRY)

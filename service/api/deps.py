@@ -36,6 +36,7 @@ class State:
     key_desk: KeyDesk
     removal: Removal
     embedder: str
+    circuits: Callable[[], Mapping[str, str]]
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[], Awaitable[Mapping[str, int]]]
     rates: Rates
