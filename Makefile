@@ -58,7 +58,7 @@ test: ## run what CI runs: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 audit: ## look all pinned dependencies up in the list of known vulnerabilities
 	$(call environment,requirements-dev.lock)

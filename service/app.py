@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search
+from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
@@ -41,9 +41,11 @@ from service.stores.keys import KeyDesk, Keys, NewKey
 from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
+from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
 from service.stores.words import BM25, Corpora, Weighing, best_ranker
+from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.breaker import BreakerPolicy
 from service.tiers.graph import GraphTier
@@ -59,6 +61,7 @@ log = logging.getLogger(__name__)
 SAMPLE_TENANT = "sample"
 EMBEDDED_ROLE = "braid_app"
 _FLUSH_SECONDS = 30
+_SAMPLE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # ours asks no other host
         redoc_url=None,
     )
-    for module in (search, documents, edges, namespaces, admin, ops, pages):
+    for module in (search, documents, edges, namespaces, admin, stats, ops, pages):
         app.include_router(module.router)
     handlers.install(app)
     limits = Limits.of(settings)
@@ -148,9 +151,11 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
+    tally = Tally()
+    samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
     state = State(
-        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms),
+        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
         keys=keys,
         tokens=_tokens(trust, postgres, stack),
@@ -161,7 +166,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         embedder=embedder.name,
         circuits=lambda: {guard.name: guard.circuit.value for guard in guards},
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
-        backlog=lambda: dirty.backlog(postgres),
+        backlog=lambda tenant: dirty.backlog(postgres, tenant),
+        pool_use=postgres.use,
+        samples=samples,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -173,6 +180,18 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         wait_timeout_ms=settings.wait_timeout_ms,
     )
     return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _samples(samples: Samples, stack: AsyncExitStack) -> Samples:
+    """Saved every few seconds, and what is left at the end."""
+
+    async def flush() -> None:
+        with contextlib.suppress(BraidError):
+            await samples.flush()
+
+    stack.push_async_callback(flush)
+    await _run([samples.keep_flushing(_SAMPLE_SECONDS)], stack)
+    return samples
 
 
 async def _warm(embedder: Embedder) -> None:

@@ -65,7 +65,8 @@ class VectorSink:
         own = [(d, d.vector) for d in change.documents if d.vector is not None]
         others = [d for d in change.documents if d.vector is None]
         if others and self._embedder.name != "none":
-            vectors = await self._embedder.embed_documents([embedded_text(d) for d in others])
+            with metrics.EMBEDDING_SECONDS.labels("documents").time():
+                vectors = await self._embedder.embed_documents([embedded_text(d) for d in others])
             own += [(d, tuple(v)) for d, v in zip(others, vectors, strict=True)]
             others = []
         if own:

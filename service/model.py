@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 TIERS = ("keyword", "vector", "graph")
 
@@ -143,8 +143,8 @@ class Plan:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+# Steps and hits are made by the hundred in every search: a named tuple takes a third of a frozen dataclass's time.
+class Step(NamedTuple):
     """One edge of a graph walk: `via` is the link's type, `to` a document id or an entity's name."""
 
     via: str
@@ -152,8 +152,7 @@ class Step:
     strength: float
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One document that one tier found, with the tier's own score. `path` is how the graph got there."""
 
     id: str

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from service import metrics
-from service.errors import Degraded
+from service.errors import Degraded, InvalidInput
 from service.model import Document, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import FUSIONS
 from service.ranking.plan import asked_weights, effective_weights, make_plan
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.tally import Tally
 from service.tiers.deadline import Budget
 from service.tiers.guard import Guard
 
@@ -21,23 +23,30 @@ class Searcher:
     """Holds what every search needs; built once."""
 
     def __init__(
-        self, postgres: Postgres, tiers: Sequence[Guard], default_weights: Mapping[str, float], timeout_ms: int
+        self,
+        postgres: Postgres,
+        tiers: Sequence[Guard],
+        default_weights: Mapping[str, float],
+        timeout_ms: int,
+        tally: Tally,
     ) -> None:
         self._postgres = postgres
         self._tiers = {tier.name: tier for tier in tiers}
         self._default_weights = default_weights
         self._timeout_ms = timeout_ms
+        self._tally = tally
 
     async def search(self, query: Query) -> SearchResult:
         """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
+        started = time.perf_counter()
         try:
             result = await self._search(query)
-        except Exception:
-            metrics.SEARCHES.labels("failed").inc()
+        except InvalidInput:  # refused, and so no search
             raise
-        metrics.SEARCHES.labels("degraded" if result.degraded else "full").inc()
-        for tier in (name for found in result.results for name in found.ranked.tiers):
-            metrics.TIER_HITS.labels(tier).inc()
+        except Exception:
+            self._tally.failed(query.tenant, (time.perf_counter() - started) * 1000)
+            raise
+        self._tally.answered(query.tenant, result)
         return result
 
     def check_weights(self, weights: Mapping[str, float]) -> None:
@@ -47,12 +56,12 @@ class Searcher:
     async def _search(self, query: Query) -> SearchResult:
         budget = Budget(query.timeout_ms or self._timeout_ms)
         documents = TenantDocuments(self._postgres, query.reach)
-        query = replace(query, namespaces=await budget.store(place(documents, query)))
-        query = replace(query, weights=await budget.store(chosen_weights(documents, query)))
+        query = await budget.store(placed(documents, query))
         plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
         answers, namespaces = await asyncio.gather(
             self._ask(query, plan.weights, plan.candidates, budget.asking_ms), budget.store(names(documents, query))
         )
+        self._tally.asked(query.tenant, answers)
         missing = [a.tier for a in answers if not a.status.answered]
         refuse_degraded(query, missing)
         weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
@@ -81,6 +90,12 @@ def refuse_degraded(query: Query, missing: Sequence[str]) -> None:
     needed = missing if not query.allow_degraded else [tier for tier in missing if tier in query.require]
     if needed:
         raise Degraded(needed)
+
+
+async def placed(documents: TenantDocuments, query: Query) -> Query:
+    """The query with the namespaces it looks into and the weights that hold there."""
+    query = replace(query, namespaces=await place(documents, query))
+    return replace(query, weights=await chosen_weights(documents, query))
 
 
 async def place(documents: TenantDocuments, query: Query) -> tuple[str, ...] | None:

@@ -69,7 +69,7 @@ class Settings(Limits, BaseSettings):
     tier_concurrency: int = Field(16, ge=1, le=1000, description="questions that a tier works on at once")
     breaker_calls: int = Field(20, ge=1, le=10_000, description="calls to a tier that its breaker looks back on")
     breaker_window_s: float = Field(30, ge=1, le=3600, description="seconds after which it forgets a call")
-    breaker_min_calls: int = Field(5, ge=1, le=10_000, description="calls below which it does not judge")
+    breaker_min_calls: int = Field(10, ge=1, le=10_000, description="calls below which it does not judge")
     breaker_failure_rate: float = Field(0.5, ge=0.01, le=1, description="part of them that failed when it opens")
     breaker_open_ms: int = Field(1000, ge=10, le=600_000, description="pause before an open breaker tries its tier")
     breaker_probes: int = Field(2, ge=1, le=100, description="probes that must succeed before it closes")
@@ -90,6 +90,7 @@ class Settings(Limits, BaseSettings):
         100, ge=0, le=1_000_000, description="wrong keys a second from one address; 0 for any number"
     )
     rate_limit_window_s: int = Field(10, ge=1, le=3600, description="seconds whose calls may come all at once")
+    stats_keep_hours: int = Field(168, ge=1, le=8760, description="hours that samples for /v1/stats are kept")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

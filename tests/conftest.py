@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from service.app import Engines, create_app, make_key
 from service.settings import Settings
 from service.stores.keys import Caller, NewKey
 
+os.environ["COLUMNS"] = "120"  # read when the command is imported; a pytest worker would say 80
 _names = itertools.count()
 
 

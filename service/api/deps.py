@@ -15,7 +15,9 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.dirty import Owed
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
+from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
 
@@ -38,7 +40,9 @@ class State:
     embedder: str
     circuits: Callable[[], Mapping[str, str]]
     probes: Mapping[str, Callable[[], Awaitable[None]]]
-    backlog: Callable[[], Awaitable[Mapping[str, int]]]
+    backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
+    pool_use: Callable[[], tuple[int, int, int]]
+    samples: Samples
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int

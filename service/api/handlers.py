@@ -105,6 +105,7 @@ def problem(
     errors: Sequence[dict[str, str]] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
+    request.scope["braid.problem"] = code  # for whoever counts
     body = {
         "type": f"urn:braid:problem:{code}",
         "title": _title(status),

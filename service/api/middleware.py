@@ -29,6 +29,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 NDJSON = "application/x-ndjson"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class RequestMiddleware:
@@ -127,5 +128,8 @@ def _request_id(headers: Headers) -> str:
 
 def _count(scope: Scope, status: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path", "unmatched")
-    metrics.HTTP_REQUESTS.labels(scope["method"], route, str(status)).inc()
-    metrics.HTTP_SECONDS.labels(scope["method"], route).observe(seconds)
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    metrics.HTTP_REQUESTS.labels(method, route, str(status)).inc()
+    metrics.HTTP_SECONDS.labels(method, route).observe(seconds)
+    if "braid.problem" in scope:
+        metrics.HTTP_ERRORS.labels(method, route, scope["braid.problem"]).inc()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -12,8 +13,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from service import metrics
 from service.api.answers import JSON
-from service.api.deps import StateDep
+from service.api.deps import State, StateDep
 from service.errors import BraidError
+from service.stores.dirty import Owed
 from service.stores.documents import SINKS
 from service.tiers.breaker import Circuit
 
@@ -59,12 +61,23 @@ async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:
 
 @router.get("/metrics", response_class=Response)
 async def prometheus(state: StateDep) -> Response:
-    """For Prometheus. The backlog is counted when asked for."""
-    try:
-        counts = await state.backlog()
-    except BraidError:
-        counts = None
-    if counts is not None:
-        for sink in SINKS:
-            metrics.INDEX_BACKLOG.labels(sink).set(counts.get(sink, 0))
+    """For Prometheus. The backlog and the pool are looked at when asked for."""
+    owed = await _owed(state)
+    for sink in SINKS:
+        metrics.INDEX_BACKLOG.labels(sink).set(owed[sink].documents)
+        metrics.INDEX_REFUSED.labels(sink).set(owed[sink].refused)
+        metrics.INDEX_LAG.labels(sink).set(owed[sink].lag_s)
+    used, idle, limit = state.pool_use()
+    metrics.POOL_CONNECTIONS.labels("used").set(used)
+    metrics.POOL_CONNECTIONS.labels("idle").set(idle)
+    metrics.POOL_LIMIT.set(limit)
     return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _owed(state: State) -> Mapping[str, Owed]:
+    """What each sink owes; not a number where nobody can know."""
+    try:
+        known = await state.backlog(None)
+    except BraidError:
+        return dict.fromkeys(SINKS, Owed(math.nan, math.nan, math.nan))
+    return {sink: known.get(sink, Owed()) for sink in SINKS}

@@ -78,7 +78,12 @@ AND ctid = ANY (ARRAY(SELECT ctid FROM dirty
                       WHERE tenant_id = $1 AND (claimed_until IS NULL OR claimed_until < now()) LIMIT $2))
 """
 _HELD = "SELECT count(*) FROM dirty WHERE tenant_id = $1 AND claimed_until >= now()"
-_BACKLOG = "SELECT sink, count(*) FROM dirty WHERE applied_version < wanted_version GROUP BY sink"
+# The lag is that of what a sink can still apply: a document that it refused waits for a person, not for the sink.
+_BACKLOG = """
+SELECT sink, count(*) AS documents, count(*) FILTER (WHERE attempts > 0) AS refused,
+    coalesce(extract(epoch FROM now() - min(wanted_since) FILTER (WHERE attempts = 0)), 0)::float8 AS lag_s
+FROM dirty WHERE applied_version < wanted_version GROUP BY sink
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,15 @@ class Claim:
     tenant: str
     document_id: str
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """How much a sink has still to apply: documents, those of them that it refused, and how long the oldest waits."""
+
+    documents: float = 0
+    refused: float = 0
+    lag_s: float = 0.0
 
 
 class DirtyRows:
@@ -168,6 +182,9 @@ async def take(postgres: Postgres, tenant: str, batch: int = 2000) -> tuple[int,
     return total, held
 
 
-async def backlog(postgres: Postgres) -> dict[str, int]:
-    async with postgres.service("worker") as connection:
-        return dict(await connection.fetch(_BACKLOG))
+async def backlog(postgres: Postgres, tenant: str | None = None) -> dict[str, Owed]:
+    """What each sink has still to apply, of all tenants or of one. A sink that owes nothing is not named."""
+    entered = postgres.service("worker") if tenant is None else postgres.tenant(Reach(tenant))
+    async with entered as connection:
+        rows = await connection.fetch(_BACKLOG)
+    return {sink: Owed(*owed) for sink, *owed in rows}

@@ -94,11 +94,12 @@ WHERE e.tenant_id = $1 AND e.source = row.source AND e.target = row.target AND (
 RETURNING e.source
 """
 _MARK = """
-INSERT INTO dirty (tenant_id, document_id, sink, wanted_version)
+INSERT INTO dirty AS d (tenant_id, document_id, sink, wanted_version)
 SELECT $1, id, sink, nextval('document_version') FROM unnest($2::text[]) AS id, unnest($3::text[]) AS sink
 ORDER BY id COLLATE "C", sink
 ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
-SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL
+SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL,
+    wanted_since = CASE WHEN d.applied_version < d.wanted_version THEN d.wanted_since ELSE now() END
 """
 _PENDING = """
 SELECT count(*) FROM dirty

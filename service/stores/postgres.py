@@ -75,6 +75,11 @@ class Postgres:
         except _GONE:
             self._pool.terminate()
 
+    def use(self) -> tuple[int, int, int]:
+        """Connections at work, idle, and at most."""
+        size, idle = self._pool.get_size(), self._pool.get_idle_size()
+        return size - idle, idle, self._pool_size
+
     async def ping(self) -> None:
         async with self.connection() as connection:
             await connection.fetchval("SELECT 1")

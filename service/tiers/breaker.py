@@ -32,7 +32,7 @@ class BreakerPolicy:
     calls: int = 20
     window_s: float = 30.0
     failure_rate: float = 0.5
-    min_calls: int = 5
+    min_calls: int = 10
     open_s: float = 1.0
     probes: int = 2
     probe_s: float = 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from service import metrics
 from service.model import Hit, Query
 from service.stores.embedder import NONE, Embedder
 from service.stores.qdrant import VectorStore
@@ -28,4 +29,7 @@ class VectorTier:
         """The caller's vector or the text's; empty where there is neither."""
         if query.vector is not None:
             return query.vector
-        return () if self._embedder.name == NONE else await self._embedder.embed_query(query.text)
+        if self._embedder.name == NONE:
+            return ()
+        with metrics.EMBEDDING_SECONDS.labels("query").time():
+            return await self._embedder.embed_query(query.text)

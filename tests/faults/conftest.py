@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -96,9 +97,11 @@ class Breakable:
             await asyncio.sleep(0.05)
 
     async def counted(self, metric: str) -> float:
-        """A counter's value, by its name and labels as /metrics prints them."""
+        """A counter's value, by its name and some of its labels as /metrics prints them."""
+        name, *labels = re.split(r"[{},]", metric.rstrip("}"))
         lines = (await self.client.get("/metrics")).text.splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
+        meant = [line for line in lines if line.startswith(f"{name}{{") and all(label in line for label in labels)]
+        return sum(float(line.rpartition(" ")[2]) for line in meant)
 
 
 def ids(answer: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from service.app import EMBEDDED_ROLE, prepare, with_user
 from service.model import Filter, Reach
 from service.ranking.typed import parse
-from service.stores import dirty, documents
+from service.stores import dirty, documents, samples
 from service.stores.filters import Condition
 from service.stores.postgres import Postgres
 from tests.conftest import Running
@@ -35,6 +35,8 @@ INSERT INTO edges SELECT t.id, 'd' || n, 'd' || n + 1, 'x', 1, false FROM tenant
 INSERT INTO dirty (tenant_id, document_id, sink, wanted_version, applied_version)
 SELECT t.id, 'd' || n, sink, n, CASE WHEN n > 9900 THEN 0 ELSE n END
 FROM tenants t, generate_series(1, 10000) n, unnest(ARRAY['vector', 'graph']) AS sink;
+INSERT INTO samples SELECT id, now() - n * interval '1 minute', gen_random_uuid(), '{{"searches.full": 1}}'
+FROM tenants, generate_series(0, 9999) n;
 """
 
 
@@ -71,11 +73,15 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "applied": (dirty._APPLIED, (TENANT, "vector", TENANT, IDS, [1, 2, 3])),
     "bury": (dirty._BURY, (TENANT, IDS)),
     "refused": (dirty._REFUSED, (TENANT, "vector", TENANT, "d1", "why")),
+    "totals": (samples._TOTALS, (TENANT, 1)),
+    "steps": (samples._STEPS, (TENANT, 1, 60)),
+    "backlog": (dirty._BACKLOG, ()),
 }
 OF_A_WORKER: dict[str, tuple[str, tuple[object, ...]]] = {
     "claim": (dirty._CLAIM, ("vector", TENANT, 60, 100)),
     "release": (dirty._RELEASE, ("vector", TENANT, [TENANT], ["d1"])),
     "backlog": (dirty._BACKLOG, ()),
+    "prune": (samples._PRUNE, (160,)),
 }
 # Small tables here, of which a tenant has a handful of rows; reading one whole is as good as any index.
 SMALL = {"namespaces", "tenants"}

@@ -14,8 +14,10 @@ from service.model import Document, Edge, Reach
 from service.stores import roles
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.stores.samples import Samples
 from service.stores.tenants import Tenants
 from service.stores.words import Corpora, Weighing
+from service.tally import Tally
 from tests.conftest import Running
 
 # Each table that holds what belongs to a tenant, and the column that says whose.
@@ -34,6 +36,7 @@ TABLES = {
             "words",
             "corpus",
             "terms",
+            "samples",
         ),
         "tenant_id",
     ),
@@ -58,6 +61,9 @@ async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
         documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
         await TenantDocuments(postgres, Reach(tenant)).put(documents)
         await Corpora(postgres, Weighing()).refresh(tenant)
+        tally = Tally()
+        tally.failed(tenant, 1.0)
+        await Samples(postgres, tally, 1).flush()
         tenants.append(tenant)
     return tenants[0], tenants[1]
 
@@ -110,7 +116,9 @@ async def test_a_tenant_changes_its_own_rows_only(postgres: Postgres, pair: tupl
 async def test_the_service_sees_across_tenants_only_where_it_must(
     postgres: Postgres, pair: tuple[str, str], role: str, table: str
 ) -> None:
-    allowed = {"worker": {"dirty", "usage", "corpus"}, "admin": {"tenants", "api_keys", "audit"}}[role]
+    allowed = {"worker": {"dirty", "usage", "corpus", "samples"}, "admin": {"tenants", "api_keys", "audit", "samples"}}[
+        role
+    ]
     for name, column in TABLES.items():
         async with postgres.service(role) as connection:  # type: ignore[arg-type]
             seen = {str(row[0]) for row in await connection.fetch(f"SELECT DISTINCT {column} FROM {name}")}

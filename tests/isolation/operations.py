@@ -132,6 +132,10 @@ def namespaces(_: Draw) -> Call:
     return Call("GET", "/v1/namespaces")
 
 
+def stats(draw: Draw) -> Call:
+    return Call("GET", draw.random.choice(["/v1/stats", "/v1/stats/history"]), params=draw.maybe(0.5, hours=1))
+
+
 def edges(draw: Draw) -> Call:
     """From documents of one's own, whose place the type's canary names; to one's own or anybody's."""
     number = draw.number()
@@ -244,6 +248,7 @@ def admin(draw: Draw) -> Call:
         Call("GET", "/v1/admin/audit", params={**page, "after": draw.random.randrange(400)}),
         Call("GET", "/v1/admin/audit", params={**page, "tenant": tenant_name(owner)}, about=owner),
         Call("GET", "/v1/admin/keys", params=page),
+        Call("GET", "/v1/admin/stats", params=page),
         *(Call("GET", f"{below}/{kind}", params=page, about=owner) for kind in ("projects", "namespaces", "keys")),
         Call("GET", below, about=owner),
         Call("GET", f"/v1/admin/tenants/{draw.mark(TITLE)}"),
@@ -273,6 +278,7 @@ OPERATIONS: dict[Callable[[Draw], Call], int] = {
     neighbors: 6,
     listing: 6,
     namespaces: 4,
+    stats: 3,
     edges: 4,
     foreign_edges: 1,
     cut_edges: 2,
