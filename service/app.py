@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats
+from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats, suggest
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
@@ -28,13 +28,14 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_counting
+from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
+from service.stores.completions import Completions
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
@@ -92,7 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # ours asks no other host
         redoc_url=None,
     )
-    for module in (search, documents, edges, namespaces, admin, stats, ops, pages):
+    for module in (search, suggest, documents, edges, namespaces, admin, stats, ops, pages):
         app.include_router(module.router)
     handlers.install(app)
     limits = Limits.of(settings)
@@ -140,7 +141,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     ]
     await _run([worker.run() for worker in workers], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
-    await _run([keep_counting(Corpora(postgres, weighing), settings.keyword_refresh_ms / 1000)], stack)
+    completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
+    counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
+    await _run(counting, stack)
     tiers: list[Tier] = [
         KeywordTier(postgres, await _ranker(postgres), settings.keyword_candidates),
         VectorTier(vectors, embedder),
@@ -157,6 +160,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     state = State(
         searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
+        completions=completions,
         keys=keys,
         tokens=_tokens(trust, postgres, stack),
         tenants=tenants,

@@ -20,6 +20,7 @@ from typing import Protocol
 from service import metrics
 from service.errors import BraidError, TierUnavailable, outline
 from service.model import Document, Edge, Reach
+from service.stores.completions import Completions
 from service.stores.dirty import CLAIM_SECONDS, Claim, DirtyRows, by_tenant
 from service.stores.documents import TenantDocuments, Written
 from service.stores.embedder import Embedder
@@ -272,10 +273,21 @@ class Worker:
 
 async def keep_counting(corpora: Corpora, every_s: float) -> None:
     """Refreshes the statistics of tenants whose documents have changed, for ever."""
+    await _keep_up("the keyword statistics are", corpora.stale, corpora.refresh, every_s)
+
+
+async def keep_completing(completions: Completions, every_s: float) -> None:
+    """Counts what was written for completions, for ever."""
+    await _keep_up("the completions are", completions.behind, completions.fold, every_s)
+
+
+async def _keep_up(
+    what: str, behind: Callable[[], Awaitable[list[str]]], catch_up: Callable[[str], Awaitable[None]], every_s: float
+) -> None:
     while True:
         try:
-            for tenant in await corpora.stale():
-                await corpora.refresh(tenant)
-        except Exception as error:
-            log.warning("the keyword statistics are behind: %s", error, exc_info=not isinstance(error, BraidError))
+            for tenant in await behind():
+                await catch_up(tenant)
+        except Exception as error:  # ending would leave every tenant behind for ever
+            log.warning("%s behind: %s", what, error, exc_info=not isinstance(error, BraidError))
         await asyncio.sleep(every_s)

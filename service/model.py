@@ -195,6 +195,15 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A completion of what was typed, and how many documents have it. `kind` is `title`, `entity` or `term`."""
+
+    text: str
+    kind: str
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A ranked candidate with its document."""
 

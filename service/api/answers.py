@@ -9,7 +9,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
-from service.model import Contribution, Document, Found, SearchResult, TierAnswer
+from service.model import Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
 
 
 class JSON(Response):
@@ -99,6 +99,20 @@ class SearchOut(BaseModel):
     namespaces: list[str]
     took_ms: float
     request_id: str
+
+
+class SuggestionOut(BaseModel):
+    """A completion: all of the text to search for, what it is, and how many documents have it."""
+
+    text: str
+    kind: Literal["title", "entity", "term"]
+    documents: int
+
+
+class SuggestionsOut(BaseModel):
+    """Completions of what was typed, the best first."""
+
+    suggestions: list[SuggestionOut]
 
 
 class PageOut(BaseModel):
@@ -197,6 +211,10 @@ def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict
         "took_ms": round(result.took_ms, 2),
         "request_id": request_id,
     }
+
+
+def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
+    return {"text": suggestion.text, "kind": suggestion.kind, "documents": suggestion.documents}
 
 
 def _result(found: Found, explain: bool) -> dict[str, Any]:

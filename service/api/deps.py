@@ -15,6 +15,7 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.completions import Completions
 from service.stores.dirty import Owed
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.samples import Samples
@@ -31,6 +32,7 @@ class State:
 
     searcher: Searcher
     writer: Writer
+    completions: Completions
     keys: Keys
     tokens: Tokens | None
     tenants: Tenants

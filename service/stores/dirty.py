@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.model import Document, Edge, Reach
+from service.stores import epochs
 from service.stores.documents import document_from
 from service.stores.postgres import Postgres
 
@@ -132,6 +133,7 @@ class DirtyRows:
             await connection.execute(_LOCK, tenant, ids)
             await connection.execute(_APPLIED, tenant, self._sink, self._owner, ids, [c.version for c in claims])
             await connection.execute(_BURY, tenant, ids)
+            await epochs.advance(connection, tenant)
 
     async def refused(self, claim: Claim, error: str) -> None:
         """Sets a document aside with its error, for longer each time."""

@@ -13,6 +13,7 @@ import orjson
 from service.errors import Forbidden
 from service.model import Document, Edge, Filter, Hit, Neighbor, Reach
 from service.ranking.typed import Typed
+from service.stores import epochs
 from service.stores.filters import Condition, traits_of
 from service.stores.postgres import Connection, Postgres
 from service.stores.words import Weighing
@@ -151,8 +152,8 @@ class Written:
 class TenantDocuments:
     """One tenant's documents. There is no way to name another tenant from here.
 
-    Whoever writes locks the documents first, then their links, then dirty rows, each in order of the key: writers may
-    wait for each other, but never in a circle.
+    Whoever writes locks the documents first, then their links, then dirty rows, each in order of the key, and the
+    tenant's epoch last: writers may wait for each other, but never in a circle.
     """
 
     def __init__(self, postgres: Postgres, reach: Reach, weighing: Weighing = Weighing()) -> None:  # noqa: B008
@@ -185,6 +186,7 @@ class TenantDocuments:
         async with self._postgres.tenant(self._reach, writes=True) as connection:
             ids = [row["id"] for row in await connection.fetch(_LOCK_SOME, self._tenant, namespace, limit)]
             await self._delete(connection, ids)
+            await epochs.advance(connection, self._tenant)
         return len(ids)
 
     async def add_edges(self, edges: Sequence[Edge]) -> None:
@@ -272,6 +274,7 @@ class TenantDocuments:
             if await connection.fetchrow(_ACTIVE, self._tenant) is None:
                 raise Forbidden("this tenant is suspended or deleted")
             yield connection
+            await epochs.advance(connection, self._tenant)
 
     async def _delete(self, connection: Connection, ids: Sequence[str]) -> None:
         await connection.execute(_LOCK_LINKS, self._tenant, ids)

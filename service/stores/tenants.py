@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from service.errors import Conflict, InvalidInput, NotFound
+from service.stores import epochs
 from service.stores.postgres import Connection, Postgres
 
 DEFAULT = "default"
@@ -18,7 +19,7 @@ DELETING = "deleting"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}$"
 
 # What a tenant has rows in, in the order in which they can go. The tenant's own row takes its keys along.
-_HELD = ("documents", "edges", "dirty", "usage", "namespaces", "projects")
+_HELD = ("documents", "edges", "dirty", "usage", "epochs", "namespaces", "projects")
 _BATCHED = ("edges", "documents")
 _BATCH = 2000
 
@@ -110,6 +111,8 @@ class Tenants:
                 _refuse_deleting(found)
             await _enter(connection, str(found["id"]))
             yield connection, str(found["id"])
+            if changing:
+                await epochs.advance(connection, str(found["id"]))
 
     async def condemn(self, actor: str, name: str) -> str:
         """From here on nobody writes, its keys are refused and no worker claims what it wrote. There is no way back."""

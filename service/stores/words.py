@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.model import Reach
+from service.stores import epochs
 from service.stores.postgres import Postgres
 
 BM25 = "bm25"
@@ -75,6 +76,7 @@ class Corpora:
         """Counts a tenant's terms, and weighs its documents again where the average has moved."""
         async with self._postgres.tenant(Reach(tenant), writes=True) as connection:
             await connection.execute(_REFRESH, self._weighing.shape)
+            await epochs.advance(connection, tenant)
         while await self._weigh_some(tenant):
             pass
 
@@ -86,6 +88,7 @@ class Corpora:
                 return False
             last = await connection.fetchval(_WEIGH, tenant, start, _BATCH, *self._weighing.numbers)
             await connection.execute(_WEIGHED, tenant, last)
+            await epochs.advance(connection, tenant)
             return last is not None
 
 

@@ -12,6 +12,7 @@ from service.app import EMBEDDED_ROLE, with_user
 from service.errors import Forbidden, SetupError
 from service.model import Document, Edge, Reach
 from service.stores import roles
+from service.stores.accesses import Accesses
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.stores.samples import Samples
@@ -36,6 +37,10 @@ TABLES = {
             "words",
             "corpus",
             "terms",
+            "completions",
+            "completion_changes",
+            "accesses",
+            "epochs",
             "samples",
         ),
         "tenant_id",
@@ -52,20 +57,27 @@ async def postgres(braid: Running) -> AsyncIterator[Postgres]:
 
 
 @pytest.fixture(scope="module")
-async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
-    """Two tenants that have something in every table."""
+async def pair(braid: Running, postgres: Postgres) -> AsyncIterator[tuple[str, str]]:
+    """Two tenants that have something in every table. Nobody folds the changes of their completions meanwhile."""
     tenants = []
+    holder = await asyncpg.connect(braid.database("postgres"))
     for name in ("wall-ada", "wall-bob"):
         await braid.key(name)
         tenant = await Tenants(postgres).ensure(name)
+        await holder.execute("SELECT pg_advisory_lock(hashtext('completions'), hashtext($1))", tenant)
         documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
         await TenantDocuments(postgres, Reach(tenant)).put(documents)
         await Corpora(postgres, Weighing()).refresh(tenant)
+        await braid.sql("INSERT INTO completions VALUES ($1, 'title', 'x', 'default', 'X', 1)", tenant)
+        accesses = Accesses(postgres)
+        accesses.found(tenant, ["a"])
+        await accesses.flush()
         tally = Tally()
         tally.failed(tenant, 1.0)
         await Samples(postgres, tally, 1).flush()
         tenants.append(tenant)
-    return tenants[0], tenants[1]
+    yield tenants[0], tenants[1]
+    await holder.close()
 
 
 async def test_every_table_of_tenants_is_walled(braid: Running) -> None:

@@ -207,6 +207,12 @@ def search_by_url(draw: Draw) -> Call:
     return Call("GET", "/v1/search", params=params, headers=draw.maybe(0.3, **{"X-Request-ID": draw.mark(TITLE)}))
 
 
+def suggest(draw: Draw) -> Call:
+    typed = draw.random.choice(["w", "wa", "walrus", "Hval", draw.mark(TITLE), draw.mark("e"), draw.mark("c")])
+    params: dict[str, Any] = {"q": typed[: draw.random.randint(1, 20)], "limit": draw.random.choice([1, 10, 50])}
+    return Call("GET", "/v1/suggest", params=params | draw.maybe(0.3, namespace=draw.namespace()))
+
+
 def mistake(draw: Draw) -> Call:
     """What is refused: each answer must name the mistake, and nothing else."""
     word, id = draw.mark(TITLE), draw.id()
@@ -270,6 +276,7 @@ def admin(draw: Draw) -> Call:
 OPERATIONS: dict[Callable[[Draw], Call], int] = {
     search: 30,
     search_by_url: 8,
+    suggest: 8,
     put: 10,
     put_many: 4,
     put_lines: 4,

@@ -15,7 +15,7 @@ from tests.isolation.world import ASIDE, PLACES, World, namespace_name
 TABLES = {
     "tenants": "id",
     **dict.fromkeys(
-        ("projects", "namespaces", "api_keys", "audit", "documents", "edges", "dirty", "usage"), "tenant_id"
+        ("projects", "namespaces", "api_keys", "audit", "documents", "edges", "dirty", "usage", "epochs"), "tenant_id"
     ),
 }
 # Those that also hold back what a key cannot reach within its tenant.
