@@ -24,7 +24,7 @@ MAX_WEIGHT = 1e6
 
 def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -> Plan:
     """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
-    weights = asked_weights(query.weights or {}, defaults)
+    weights = asked_weights(query.ranking.weights, defaults)
     _check_required(query.require, weights)
     return Plan(
         weights=weights,
