@@ -165,6 +165,9 @@ class SearchIn(RankingIn):
     vector: Vector | None = Field(None, description="your own query vector, of the service's dimension")
     explain: Truth = False
     allow_degraded: Truth = True
+    require: list[Literal["keyword", "vector", "graph"]] = Field(
+        default_factory=list, max_length=3, description="tiers without which the answer is a 503"
+    )
     timeout_ms: Annotated[int, Field(strict=True, ge=1, le=60_000), WHOLE] | None = None
 
     @model_validator(mode="after")
@@ -187,6 +190,7 @@ class SearchIn(RankingIn):
             vector=None if self.vector is None else tuple(self.vector),
             explain=self.explain,
             allow_degraded=self.allow_degraded,
+            require=tuple(dict.fromkeys(self.require)),
             ranker=None if self.keyword is None else self.keyword.ranker,
             timeout_ms=None if self.timeout_ms is None else min(self.timeout_ms, timeout_max_ms),
         )
