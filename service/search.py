@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from service.errors import Degraded, InvalidInput
+from service.highlighting import highlighted
 from service.model import Document, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import FUSIONS
 from service.ranking.plan import asked_weights, effective_weights, make_plan
@@ -68,6 +69,8 @@ class Searcher:
         weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
         ranked = FUSIONS["weighted"](answers, weights)
         results = await hydrate(documents, ranked, query)
+        if query.highlight:
+            results = await highlighted(self._postgres, results, query)
         return SearchResult(
             results=tuple(results),
             answers={a.tier: a for a in answers} | self._skipped(plan.weights),

@@ -72,12 +72,20 @@ class LinkedDocumentOut(DocumentOut):
     links: list[LinkOut]
 
 
+class HighlightOut(BaseModel):
+    """HTML, in which `<mark>` is the only tag: the title, and the best parts of the content."""
+
+    title: str
+    content: list[str]
+
+
 class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from."""
 
     score: float
     source: Literal["search"]
     tiers: dict[str, ContributionOut]
+    highlight: HighlightOut | None = None
 
 
 class TierOut(BaseModel):
@@ -219,7 +227,10 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
-    return document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    if found.highlight is not None:
+        body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
+    return body
 
 
 def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:

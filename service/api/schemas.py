@@ -175,6 +175,7 @@ class SearchIn(Strict):
     keyword: KeywordIn | None = None
     vector: Vector | None = Field(None, description="your own query vector, of the service's dimension")
     explain: Truth = False
+    highlight: Truth = Field(False, description="adds fragments of each result as HTML, with the matches marked")
     allow_degraded: Truth = True
     timeout_ms: Annotated[int, Field(strict=True, ge=1, le=60_000), WHOLE] | None = None
 
@@ -197,6 +198,7 @@ class SearchIn(Strict):
             filter=self.filter.to_filter(),
             vector=None if self.vector is None else tuple(self.vector),
             explain=self.explain,
+            highlight=self.highlight,
             allow_degraded=self.allow_degraded,
             ranker=None if self.keyword is None else self.keyword.ranker,
             timeout_ms=None if self.timeout_ms is None else min(self.timeout_ms, timeout_max_ms),
