@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,9 @@ from service.stores.tenants import Tenants
 from service.stores.words import BM25, Corpora, Weighing, best_ranker
 from service.tally import Tally
 from service.tiers import Tier
+from service.tiers.breaker import BreakerPolicy
 from service.tiers.graph import GraphTier
+from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
 
@@ -147,13 +149,16 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
+    guards = _guards(tiers, settings)
+    for guard in guards:
+        stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
     tally = Tally()
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
     state = State(
-        searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms, tally),
+        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
         completions=completions,
         keys=keys,
@@ -163,6 +168,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         key_desk=KeyDesk(tenants, keys),
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
+        circuits=lambda: {guard.name: guard.circuit.value for guard in guards},
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
         samples=samples,
@@ -274,6 +280,32 @@ def _vector_store(settings: Settings, dimension: int) -> VectorStore:
         dimension,
         settings.search_timeout_max_ms / 1000,
     )
+
+
+def _guards(tiers: Sequence[Tier], settings: Settings) -> list[Guard]:
+    """Each tier with its own share of the time, its own bound and its own breaker."""
+    breaker = BreakerPolicy(
+        calls=settings.breaker_calls,
+        window_s=settings.breaker_window_s,
+        failure_rate=settings.breaker_failure_rate,
+        min_calls=settings.breaker_min_calls,
+        open_s=settings.breaker_open_ms / 1000,
+        probes=settings.breaker_probes,
+        probe_s=settings.breaker_probe_ms / 1000,
+    )
+    shares = {"keyword": settings.keyword_share, "vector": settings.vector_share, "graph": settings.graph_share}
+    return [
+        Guard(
+            tier,
+            GuardPolicy(
+                share=shares[tier.name],
+                concurrency=settings.tier_concurrency,
+                patience_ms=settings.search_timeout_ms * shares[tier.name] / 2,
+                breaker=breaker,
+            ),
+        )
+        for tier in tiers
+    ]
 
 
 async def _ranker(postgres: Postgres) -> str:

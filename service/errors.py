@@ -9,7 +9,7 @@ BraidError
 ├── NotFound                no such document (404)
 ├── Conflict                it is there already, still in use, or being deleted (409)
 ├── IssuerUnavailable       the keys that tokens are checked with cannot be had (503); API keys go on working
-├── Degraded                a tier is missing and the caller asked for no degradation (503)
+├── Degraded                a tier is missing that the caller cannot do without (503)
 ├── TierUnavailable         an engine behind a tier cannot be reached (degrades the search)
 │   └── StoreUnavailable    PostgreSQL cannot be reached: the one engine we can't do without (503)
 ├── TierInvalid             an engine answered, but with something we cannot trust
@@ -78,7 +78,7 @@ class IssuerUnavailable(BraidError):
 
 
 class Degraded(BraidError):
-    """The caller said `allow_degraded: false` and these tiers did not answer."""
+    """These tiers did not answer, and the caller said `allow_degraded: false` or `require`."""
 
     def __init__(self, missing: Sequence[str]) -> None:
         super().__init__(f"these tiers did not answer: {', '.join(missing)}")

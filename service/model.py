@@ -162,6 +162,7 @@ class Query:
     vector: tuple[float, ...] | None = None
     explain: bool = False
     allow_degraded: bool = True
+    require: tuple[str, ...] = ()
     timeout_ms: int | None = None
     ranker: str | None = None
     highlight: bool = False

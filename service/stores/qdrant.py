@@ -145,7 +145,12 @@ def checked(vector: Sequence[float], dimension: int) -> list[float]:
 def to_hits(scored: Sequence[Any]) -> list[Hit]:
     """Scored points of either package as hits."""
     try:
-        hits = [Hit(str(point.payload["id"]), min(1.0, max(0.0, point.score))) for point in scored]
+        hits = [Hit(str(point.payload["id"]), _clamped(point.score)) for point in scored]
     except (KeyError, TypeError) as error:
         raise TierInvalid("Qdrant answered with a point that Braid did not write") from error
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+
+def _clamped(score: float) -> float:
+    """From 0 to 1; what is no number stays none, for the guard to drop and count."""
+    return min(1.0, max(0.0, score)) if math.isfinite(score) else math.nan

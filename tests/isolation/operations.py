@@ -194,6 +194,7 @@ def search(draw: Draw) -> Call:
     body["weights"] = draw.random.choice(WEIGHTS)
     body |= draw.maybe(0.3, filter=a_filter(draw)) | draw.maybe(0.5, explain=True) | draw.maybe(0.3, highlight=True)
     body |= draw.maybe(0.1, timeout_ms=1, allow_degraded=False)
+    body |= draw.maybe(0.1, require=["keyword", "vector"])
     body |= draw.maybe(0.1, vector=[draw.random.uniform(-1, 1) for _ in range(DIMENSION)])
     chosen = draw.maybe(0.2, namespace=draw.namespace())
     body |= chosen or draw.maybe(0.2, include_namespaces=[draw.namespace(), draw.namespace(), "default"])
