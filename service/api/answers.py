@@ -83,6 +83,13 @@ class LinkedDocumentOut(DocumentOut):
     links: list[LinkOut]
 
 
+class HighlightOut(BaseModel):
+    """HTML, in which `<mark>` is the only tag: the title, and the best parts of the content."""
+
+    title: str
+    content: list[str]
+
+
 class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
@@ -90,6 +97,7 @@ class ResultOut(DocumentOut):
     source: Literal["search"]
     tiers: dict[str, ContributionOut]
     adjustments: list[AdjustmentOut] | None = None
+    highlight: HighlightOut | None = None
 
 
 class TierOut(BaseModel):
@@ -289,6 +297,8 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
     body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    if found.highlight is not None:
+        body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
     return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
 
 

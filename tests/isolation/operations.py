@@ -196,7 +196,7 @@ WEIGHTS = [
 def search(draw: Draw) -> Call:
     body: dict[str, Any] = {"query": a_query(draw), "limit": draw.random.choice([1, 10, 100])}
     body["weights"] = draw.random.choice(WEIGHTS)
-    body |= draw.maybe(0.3, filter=a_filter(draw)) | draw.maybe(0.5, explain=True)
+    body |= draw.maybe(0.3, filter=a_filter(draw)) | draw.maybe(0.5, explain=True) | draw.maybe(0.3, highlight=True)
     body |= draw.maybe(0.1, timeout_ms=1, allow_degraded=False)
     body |= draw.maybe(0.1, require=["keyword", "vector"])
     body |= draw.maybe(0.1, vector=[draw.random.uniform(-1, 1) for _ in range(DIMENSION)])
