@@ -15,6 +15,8 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.backlog import Backlog
+from service.stores.completions import Completions
 from service.stores.dirty import Owed
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.samples import Samples
@@ -31,6 +33,7 @@ class State:
 
     searcher: Searcher
     writer: Writer
+    completions: Completions
     keys: Keys
     tokens: Tokens | None
     tenants: Tenants
@@ -38,10 +41,11 @@ class State:
     key_desk: KeyDesk
     removal: Removal
     embedder: str
+    circuits: Callable[[], Mapping[str, str]]
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
-    pool_use: Callable[[], tuple[int, int, int]]
     samples: Samples
+    queue: Backlog
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int

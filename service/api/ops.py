@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import metrics
 from service.api.answers import JSON
@@ -17,6 +17,7 @@ from service.api.deps import State, StateDep
 from service.errors import BraidError
 from service.stores.dirty import Owed
 from service.stores.documents import SINKS
+from service.tiers.breaker import Circuit
 
 router = APIRouter(tags=["operations"])
 
@@ -31,13 +32,19 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", responses={503: {"description": "PostgreSQL does not answer"}})
 async def readyz(state: StateDep) -> JSON:
-    """Each engine, asked now. 503 only where PostgreSQL does not answer: without the others we still search."""
+    """Each engine, asked now. 503 only where PostgreSQL does not answer: without the others we still search.
+
+    `circuits` says which tiers are asked: one that kept failing is not, until a probe finds it well.
+    """
     names = list(state.probes)
     probes = await asyncio.gather(*(_probe(state.probes[name]) for name in names))
     engines = dict(zip(names, probes, strict=True))
     down = [name for name, engine in engines.items() if engine["status"] != "ok"]
-    status = "unavailable" if "postgres" in down else "degraded" if down else "ok"
-    return JSON({"status": status, "engines": engines}, 503 if status == "unavailable" else 200)
+    circuits = state.circuits()
+    whole = not down and all(circuit == Circuit.CLOSED for circuit in circuits.values())
+    status = "unavailable" if "postgres" in down else "ok" if whole else "degraded"
+    body = {"status": status, "engines": engines, "circuits": circuits}
+    return JSON(body, 503 if status == "unavailable" else 200)
 
 
 async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:
@@ -54,17 +61,13 @@ async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:
 
 @router.get("/metrics", response_class=Response)
 async def prometheus(state: StateDep) -> Response:
-    """For Prometheus. The backlog and the pool are looked at when asked for."""
+    """For Prometheus. The backlog is counted when asked for."""
     owed = await _owed(state)
     for sink in SINKS:
         metrics.INDEX_BACKLOG.labels(sink).set(owed[sink].documents)
         metrics.INDEX_REFUSED.labels(sink).set(owed[sink].refused)
         metrics.INDEX_LAG.labels(sink).set(owed[sink].lag_s)
-    used, idle, limit = state.pool_use()
-    metrics.POOL_CONNECTIONS.labels("used").set(used)
-    metrics.POOL_CONNECTIONS.labels("idle").set(idle)
-    metrics.POOL_LIMIT.set(limit)
-    return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+    return Response(await asyncio.to_thread(metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _owed(state: State) -> Mapping[str, Owed]:

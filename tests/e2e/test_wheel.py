@@ -64,6 +64,8 @@ def healthy(port: int) -> bool:
         r"service/migrations/\d{4}_\w+\.sql",
         r"service/sample/documents\.jsonl",
         r"service/ui/.+\.html",
+        r"service/ui/static/.+\.js",
+        r"service/ui/static/.+\.css",
         r"service/dashboards/grafana/.+\.json",
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from service.app import EMBEDDED_ROLE, prepare, with_user
 from service.model import Filter, Reach
 from service.ranking.typed import parse
-from service.stores import dirty, documents, samples
+from service.stores import backlog, completions, dirty, documents, samples
 from service.stores.filters import Condition
 from service.stores.postgres import Postgres
 from tests.conftest import Running
@@ -31,6 +31,9 @@ INSERT INTO words SELECT tenant_id, id, namespace, 2, tagged(to_tsvector('englis
 FROM documents;
 INSERT INTO corpus SELECT id, 10000, 2, '', 2, NULL, 0, now() FROM tenants;
 INSERT INTO terms SELECT id, n, n FROM tenants, generate_series(1, 10000) n;
+INSERT INTO completions SELECT id, kind, 'w' || chr(97 + n % 26) || n, 'ns' || n % 7, 'W', n % 100 + 1
+FROM tenants, generate_series(1, 10000) n, unnest(ARRAY['title', 'entity', 'term']) AS kind;
+INSERT INTO completion_changes SELECT tenant_id, id, 1, 1 FROM documents;
 INSERT INTO edges SELECT t.id, 'd' || n, 'd' || n + 1, 'x', 1, false FROM tenants t, generate_series(1, 10000) n;
 INSERT INTO dirty (tenant_id, document_id, sink, wanted_version, applied_version)
 SELECT t.id, 'd' || n, sink, n, CASE WHEN n > 9900 THEN 0 ELSE n END
@@ -61,16 +64,17 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "get": (documents._GET, (TENANT, "d1")),
     "links": (documents._LINKS, (TENANT, "d1", 10)),
     "page": (documents._PAGE, (TENANT, "d1", ["ns1"], None, {}, 10)),
+    "status": (documents._STATUS, (TENANT, "d1", False)),
     "namespaces": (documents._NAMESPACES, (TENANT, None)),
     "neighbors": (documents._NEIGHBORS, (TENANT, "d1", 10)),
-    "pending": (documents._PENDING, (TENANT, IDS)),
+    "pending": (documents._PENDING, (TENANT, IDS, 5)),
     "delete": (documents._DELETE, (TENANT, IDS)),
     "lock some": (documents._LOCK_SOME, (TENANT, "ns1", 10)),
     "weights": (documents._WEIGHTS, (TENANT, "ns1")),
     "lock": (documents._LOCK, (TENANT, IDS)),
     "current": (dirty._CURRENT, (TENANT, IDS)),
     "touching": (dirty._TOUCHING, (TENANT, IDS)),
-    "applied": (dirty._APPLIED, (TENANT, "vector", TENANT, IDS, [1, 2, 3])),
+    "applied": (dirty._APPLIED, (TENANT, "vector", TENANT, IDS, [1, 2, 3], 4)),
     "bury": (dirty._BURY, (TENANT, IDS)),
     "refused": (dirty._REFUSED, (TENANT, "vector", TENANT, "d1", "why")),
     "totals": (samples._TOTALS, (TENANT, 1)),
@@ -78,8 +82,11 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "backlog": (dirty._BACKLOG, ()),
 }
 OF_A_WORKER: dict[str, tuple[str, tuple[object, ...]]] = {
-    "claim": (dirty._CLAIM, ("vector", TENANT, 60, 100)),
-    "release": (dirty._RELEASE, ("vector", TENANT, [TENANT], ["d1"])),
+    **{f"claim {n}": (one, ("vector", TENANT, 15, 100, 60)) for n, one in enumerate(dirty.claim_statements(True))},
+    "release": (dirty._RELEASE, ("vector", TENANT, [TENANT], ["d1"], 1, 60)),
+    "refused": (backlog._REFUSED, (None, 100)),
+    "retry": (backlog._RETRY, (None, "d1", "vector")),
+    "behind": (backlog._BY_TENANT, ()),
     "backlog": (dirty._BACKLOG, ()),
     "prune": (samples._PRUNE, (160,)),
 }
@@ -107,10 +114,17 @@ async def test_no_lookup_of_a_worker_reads_a_whole_table(postgres: Postgres, nam
     assert set(re.findall(r"Seq Scan on (\w+)", found)) <= SMALL, found
 
 
+SEQ_SCANS = """
+SELECT relname, pg_stat_get_xact_numscans(oid) AS seq_scan FROM pg_class
+WHERE relname IN ('completions', 'completion_changes', 'documents') AND relkind = 'r'
+"""
+
+
 async def scans(postgres: Postgres, statement: str, *arguments: object) -> tuple[int, dict[str, int]]:
     """How many rows a function returned, and how often it scanned each index and, as a whole, each table."""
     count = (
-        "SELECT relname, pg_stat_get_xact_numscans(oid) FROM pg_class WHERE relname ~ '^(documents|words|terms|corpus)'"
+        "SELECT relname, pg_stat_get_xact_numscans(oid) FROM pg_class "
+        "WHERE relname ~ '^(documents|words|terms|corpus|completion)'"
     )
     async with postgres.transaction() as connection:
         before = dict(await connection.fetch(count))
@@ -133,6 +147,28 @@ async def test_a_keyword_search_uses_its_index_under_row_security(
     assert used.pop("words_by_lexeme") == 1
     used.pop("corpus", None)  # as many rows as there are tenants: two
     assert {name.rpartition("_")[2] for name in used} == {"pkey"}, used
+
+
+@pytest.mark.parametrize("reach", [Reach(TENANT), Reach(TENANT, "default"), Reach(TENANT, None, ("ns1",))], ids=str)
+@pytest.mark.parametrize(
+    ("typed", "index"), [("w", "completions_by_first"), ("wa", "completions_by_two"), ("wa1", "completions_pkey")]
+)
+async def test_completing_uses_its_indexes_under_row_security(
+    postgres: Postgres, reach: Reach, typed: str, index: str
+) -> None:
+    names = None if reach.namespaces is None else list(reach.namespaces)
+    found, used = await scans(postgres, completions._BEGINNING, TENANT, reach.project, names, typed, None, 10)
+    assert found
+    assert used == {index: 3}, "one scan a kind, and no table read as a whole"
+
+
+async def test_folding_completions_follows_indexes(postgres: Postgres) -> None:
+    async with postgres.tenant(Reach(TENANT), writes=True) as connection:
+        before = {row["relname"]: row["seq_scan"] for row in await connection.fetch(SEQ_SCANS)}
+        assert await connection.fetchval(completions._FOLD, 100)
+        after = {row["relname"]: row["seq_scan"] for row in await connection.fetch(SEQ_SCANS)}
+    assert before == after
+    assert set(before) == {"completions", "completion_changes", "documents"}
 
 
 @pytest.mark.parametrize("project", [None, "default"])

@@ -37,6 +37,8 @@ TABLES = {
             "words",
             "corpus",
             "terms",
+            "completions",
+            "completion_changes",
             "accesses",
             "epochs",
             "samples",
@@ -55,15 +57,18 @@ async def postgres(braid: Running) -> AsyncIterator[Postgres]:
 
 
 @pytest.fixture(scope="module")
-async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
-    """Two tenants that have something in every table."""
+async def pair(braid: Running, postgres: Postgres) -> AsyncIterator[tuple[str, str]]:
+    """Two tenants that have something in every table. Nobody folds the changes of their completions meanwhile."""
     tenants = []
+    holder = await asyncpg.connect(braid.database("postgres"))
     for name in ("wall-ada", "wall-bob"):
         await braid.key(name)
         tenant = await Tenants(postgres).ensure(name)
+        await holder.execute("SELECT pg_advisory_lock(hashtext('completions'), hashtext($1))", tenant)
         documents = [(Document(id, title="x"), [Edge(id, "b")]) for id in ("a", "c")]
         await TenantDocuments(postgres, Reach(tenant)).put(documents)
         await Corpora(postgres, Weighing()).refresh(tenant)
+        await braid.sql("INSERT INTO completions VALUES ($1, 'title', 'x', 'default', 'X', 1)", tenant)
         accesses = Accesses(postgres)
         accesses.found(tenant, ["a"])
         await accesses.flush()
@@ -71,7 +76,8 @@ async def pair(braid: Running, postgres: Postgres) -> tuple[str, str]:
         tally.failed(tenant, 1.0)
         await Samples(postgres, tally, 1).flush()
         tenants.append(tenant)
-    return tenants[0], tenants[1]
+    yield tenants[0], tenants[1]
+    await holder.close()
 
 
 async def test_every_table_of_tenants_is_walled(braid: Running) -> None:

@@ -74,16 +74,37 @@ async def test_a_page_asks_no_other_host_and_runs_nothing_but_its_own(braid: Run
     page = await braid.client().get(path)
     policy = dict(part.split(" ", 1) for part in page.headers["content-security-policy"].split("; "))
     assert "unsafe" not in policy["script-src"]
-    assert "'sha256-" in policy["script-src"]
+    assert set(policy["script-src"].split()) <= {"'self'", *re.findall(r"'sha256-[^']+'", policy["script-src"])}
     assert policy["connect-src"] == "'self'"
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page.text)
-    for asset in re.findall(r"(?:src|href)=\"(docs/[^\"]+)\"", page.text):
+    assets = re.findall(r"(?:src|href)=\"((?:docs|ui)/[^\"]+)\"", page.text)
+    assert assets
+    for asset in assets:
         assert (await braid.client().get(f"/{asset}")).status_code == 200
 
 
-async def test_only_the_files_of_the_documentation_are_served(braid: Running) -> None:
-    for name in ("__init__.py", "..%2f..%2fpyproject.toml", "main.py"):
+async def test_the_search_page_holds_no_script_or_style_of_its_own(braid: Running) -> None:
+    page = await braid.client().get("/")
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert not re.search(r"<style|style=|<script(?! type=\"module\" src=)|\son\w+=", page.text)
+
+
+async def test_a_file_of_the_pages_travels_small_and_once(braid: Running) -> None:
+    client = braid.client()
+    packed = await client.get("/ui/braid.css")
+    plain = await client.get("/ui/braid.css", headers={"Accept-Encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.text == plain.text
+    assert packed.headers["content-type"].startswith("text/css")
+    again = await client.get("/ui/braid.css", headers={"If-None-Match": packed.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_only_the_files_of_the_pages_are_served(braid: Running) -> None:
+    for name in ("__init__.py", "..%2f..%2fpyproject.toml", "main.py", "..%2findex.html"):
         assert (await braid.client().get(f"/docs/{name}")).status_code in (404, 422)
+        assert (await braid.client().get(f"/ui/{name}")).status_code == 404
 
 
 async def test_other_origins_are_not_allowed_unless_named(braid: Running, open_braid: tuple[Running, Path]) -> None:

@@ -1,0 +1,136 @@
+// The search page: asks while you type, shows the answer, and never lets an older answer replace a newer one.
+import {$, ENGINES, TIERS, ask, el, keepDoor, key, tell} from "./braid.js";
+import {canShowMore, keepControls, learnWeights, loadNamespaces, offer, query, request, setQuery} from "./controls.js";
+import {row} from "./result.js";
+
+const HEALTHY = ["ok", "empty", "skipped"];
+
+const PAUSE_MS = 60; // between two searches while a slider moves
+
+let timer;
+let last = 0;
+let asked = 0;
+let shown = 0;
+
+function soon(wait) {
+  clearTimeout(timer);
+  timer = setTimeout(search, Math.max(wait, last + PAUSE_MS - performance.now()));
+  $("results").ariaBusy = "true";
+}
+
+async function search() {
+  const mine = ++asked;
+  timer = null;
+  last = performance.now();
+  const wanted = query() && key.get();
+  const [answer, error] = wanted ? await ask("v1/search", {body: request()}).then((a) => [a, null], (e) => [null, e]) : [null, null];
+  if (mine < shown) return;
+  shown = mine;
+  tell(error);
+  if (!wanted) showWelcome(true);
+  if (answer) show(answer);
+  if (mine === asked && !timer) $("results").ariaBusy = "false";
+}
+
+function show(answer) {
+  showWelcome(false);
+  learnWeights(answer);
+  offer(answer.results);
+  showTiers(answer);
+  showMissing(answer);
+  const {results, took_ms} = answer;
+  $("said").textContent = results.length
+    ? `${results.length} result${results.length === 1 ? "" : "s"} in ${took_ms.toFixed(1)} ms`
+    : "Nothing found. Try other words, fewer filters, or a namespace more.";
+  const top = Math.max(0, ...results.map(({score}) => score));
+  replaceMoving($("results"), results.map((result) => row(result, answer, top)));
+  $("more").hidden = !canShowMore(results.length);
+}
+
+/** Puts the new list in place of the old; what is in both glides to where it now stands, and keeps the focus. */
+function replaceMoving(list, items) {
+  const places = new Map([...list.children].map((item) => [item.dataset.id, item.getBoundingClientRect().top]));
+  const held = document.activeElement?.closest("#results > li")?.dataset.id;
+  list.replaceChildren(...items);
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  for (const item of items) {
+    if (item.dataset.id === held) item.querySelector(".title").focus({preventScroll: true});
+    const moved = places.get(item.dataset.id) - item.getBoundingClientRect().top;
+    if (moved && !calm) item.animate([{transform: `translateY(${moved}px)`}, {transform: "none"}], {duration: 220, easing: "ease-out"});
+  }
+}
+
+/** What became of each tier. */
+function showTiers({tiers, weights}) {
+  const line = ([name, tier]) => el("tr", {class: HEALTHY.includes(tier.status) ? tier.status : "broken"},
+    el("th", {scope: "row"}, el("span", {class: `tier ${name}`}, name)),
+    el("td", {}, tier.status === "ok" ? `${tier.hits} hits` : tier.status.replace("_", " ")),
+    el("td", {}, tier.status === "skipped" ? "" : `${tier.took_ms.toFixed(1)} ms`),
+    el("td", {title: "the weight that counted"}, weights[name] ? `× ${weights[name].toFixed(2)}` : "—"));
+  $("tiers").replaceChildren(...Object.entries(tiers).map(line));
+}
+
+/** Plainly: which tier is missing, why, and what that means for the list. */
+function showMissing({tiers, degraded}) {
+  const missing = Object.entries(tiers).filter(([, tier]) => !HEALTHY.includes(tier.status));
+  $("missing").hidden = !degraded;
+  const line = ([name, tier]) => el("p", {}, el("strong", {}, `${name} is missing`),
+    `: ${tier.reason ?? tier.status} (${ENGINES[name] ?? name}).`);
+  $("missing").replaceChildren(...missing.map(line),
+    el("p", {class: "dim"}, "Everything else answered: its weight went to the other tiers, and the order may differ."));
+}
+
+function showWelcome(wanted) {
+  $("welcome").hidden = !wanted;
+  $("answer").hidden = wanted;
+}
+
+/** Queries to try, where the documents are the sample's. */
+function showExamples({sample, empty}) {
+  $("empty").hidden = !empty;
+  for (const place of document.querySelectorAll(".try")) {
+    const {query: text} = place.dataset;
+    place.hidden = !sample;
+    place.querySelector("button")?.remove();
+    place.prepend(el("button", {class: "example", onclick: () => setQuery(text)}, text));
+  }
+}
+
+/** The whole page by keyboard: / to the box, arrows through the results, Enter explains, Escape goes back. */
+function onKey(event) {
+  const typing = event.target.matches("input:not([type=range])");
+  if (event.key === "/" && !typing) return taken(event, $("query"));
+  if (event.key === "Escape" && event.target !== $("query")) return taken(event, $("query"));
+  if (!["ArrowDown", "ArrowUp"].includes(event.key) || event.target.matches("input[type=range], input[type=date]")) return;
+  const stops = [$("query"), ...document.querySelectorAll("#results .title")];
+  const item = event.target.closest("#results > li");
+  const at = item ? stops.indexOf(item.querySelector(".title")) : stops.indexOf(event.target);
+  const next = stops[at + (event.key === "ArrowDown" ? 1 : -1)];
+  if (at >= 0 && next) taken(event, next);
+}
+
+function taken(event, target) {
+  event.preventDefault();
+  target.focus();
+  if (target === $("query")) target.select();
+}
+
+async function open() {
+  try {
+    showExamples(await loadNamespaces());
+    $("query").focus();
+    soon(0);
+  } catch (error) {
+    tell(error);
+  }
+}
+
+addEventListener("keydown", onKey);
+$("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  soon(0);
+});
+if (matchMedia("(max-width: 56rem)").matches) for (const part of document.querySelectorAll(".panel details")) part.open = false;
+showWelcome(true);
+keepControls(soon);
+keepDoor(open);
