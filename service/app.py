@@ -20,23 +20,40 @@ from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__, metrics
-from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats, suggest
+from service.api import (
+    admin,
+    batch,
+    documents,
+    edges,
+    handlers,
+    namespaces,
+    openapi,
+    ops,
+    pages,
+    search,
+    stats,
+    suggest,
+)
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
 from service.api.rates import Rates
 from service.api.schemas import DocumentIn
+from service.cursors import Cursors
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
 from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
+from service.recall import Recall
 from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
+from service.stores.accesses import Accesses
 from service.stores.backlog import Admission, Backlog
 from service.stores.bell import Bell
+from service.stores.cache import AnswerCache
 from service.stores.completions import Completions
 from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
@@ -45,6 +62,7 @@ from service.stores.keys import KeyDesk, Keys, NewKey
 from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
+from service.stores.reranker import Reranker, create_reranker
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
@@ -97,7 +115,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # ours asks no other host
         redoc_url=None,
     )
-    for module in (search, suggest, documents, edges, namespaces, admin, stats, ops, pages):
+    for module in (search, batch, suggest, documents, edges, namespaces, admin, stats, ops, pages):
         app.include_router(module.router)
     handlers.install(app)
     limits = Limits.of(settings)
@@ -153,14 +171,26 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     for guard in guards:
         stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
-    await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
+    accesses = Accesses(postgres)
+    await _run([keys.keep_flushing(_FLUSH_SECONDS), accesses.keep_flushing(_FLUSH_SECONDS)], stack)
     tally = Tally()
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
     writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
     state = State(
-        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
+        searcher=Searcher(
+            postgres,
+            guards,
+            embedder.default_weights,
+            settings.search_timeout_ms,
+            tally,
+            cursors=Cursors(key_pepper(settings)),
+            reranker=await _reranker(settings, stack),
+            skip_generic=settings.skip_generic,
+        ),
+        recall=_recall(settings, postgres, embedder),
+        accesses=accesses,
         writer=writer,
         completions=completions,
         keys=keys,
@@ -227,6 +257,25 @@ async def _samples(samples: Samples, stack: AsyncExitStack) -> Samples:
     stack.push_async_callback(flush)
     await _run([samples.keep_flushing(_SAMPLE_SECONDS)], stack)
     return samples
+
+
+async def _reranker(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
+    reranker = await create_reranker(
+        settings.reranker, model=settings.reranker_model, api_key=_reveal(settings.reranker_api_key)
+    )
+    if reranker is not None:
+        stack.push_async_callback(reranker.close)
+        with contextlib.suppress(BraidError):  # loads a model before the first search pays for it
+            await reranker.score("warm", ["warm"])
+    return reranker
+
+
+def _recall(settings: Settings, postgres: Postgres, embedder: Embedder) -> Recall:
+    cache = (
+        AnswerCache(settings.cache_bytes, settings.cache_ttl_s, time.monotonic) if settings.cache != "none" else None
+    )
+    bound = settings.cache_similarity if settings.cache == "semantic" else None
+    return Recall(postgres, embedder, settings.search_timeout_ms, cache, bound)
 
 
 async def _warm(embedder: Embedder) -> None:

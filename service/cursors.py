@@ -16,6 +16,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import orjson
 
@@ -26,6 +27,18 @@ _MARK = 6
 _PRINT = 16
 _TAG = 16
 _VERSION = b"\x01"
+# How much of an answer is shown, in which manner, and how it was come by.
+_MANNER: dict[str, Any] = {
+    "limit": 0,
+    "explain": False,
+    "highlight": False,
+    "allow_degraded": True,
+    "require": (),
+    "timeout_ms": None,
+    "cursor": None,
+    "no_cache": False,
+    "embedded": None,
+}
 
 
 class Cursors:
@@ -61,8 +74,7 @@ class Cursors:
 
 def fingerprint(query: Query) -> bytes:
     """Everything that a search's ranking depends on: who asks, for what, and how; not how much of it is shown."""
-    plain = replace(query, limit=0, explain=False, allow_degraded=True, timeout_ms=None, cursor=None, no_cache=False)
-    return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(replace(query, **_MANNER), option=orjson.OPT_SORT_KEYS)
 
 
 def _split(cursor: str) -> tuple[bytes, bytes]:

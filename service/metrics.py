@@ -65,14 +65,9 @@ TENANTS_WITHOUT_LABEL = _counter(
     "braid_tenant_label_overflow_total", "Searches counted under `_other`, as 100 tenants have a label already."
 )
 
-CACHE = _counter("braid_cache_total", "Searches that may be answered from memory: exact, semantic, miss.", "outcome")
-RERANKS = _counter(
-    "braid_reranks_total", "Second stages, by what became of them: ok, timeout, unavailable, invalid.", "status"
-)
-RERANK_SECONDS = _histogram("braid_rerank_duration_seconds", "Time a second stage took.")
-
 EMBEDDING_SECONDS = _histogram("braid_embedding_duration_seconds", "Time an embedding took.", "kind")
 RERANK_SECONDS = _histogram("braid_rerank_duration_seconds", "Time a second look at the best results took.")
+RERANKS = _counter("braid_reranks_total", "Second looks, by what became of them, as of tiers.", "status")
 CACHE_REQUESTS = _counter("braid_cache_requests_total", "Looks into a cache: hit, miss.", "cache", "outcome")
 
 INDEX_BACKLOG = _gauge("braid_index_backlog", "Documents a sink has still to apply.", "sink")

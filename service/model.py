@@ -134,6 +134,34 @@ class ShapingOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ActivationOptions:
+    """How far activation spreads: `seeds` hits pass it on to `neighbours` documents each. Weight 0 is off."""
+
+    weight: float = 1.0
+    seeds: int = 5
+    neighbours: int = 3
+    decay: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BoostOptions:
+    """How much the neighbours among the candidates count. Weight 0 is off, and costs nothing."""
+
+    weight: float = 0.0
+    neighbours: int = 5
+    decay: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class RerankOptions:
+    """The second stage: how many of the best it reads, and how much its word counts; None for the reranker's own."""
+
+    enabled: bool = True
+    top: int = 25
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RankingOptions:
     """Everything that decides the order and the cut, settled: the caller's own over its namespace's, its tenant's and
     the service's. `weights` go over the embedder's own, tier by tier.
@@ -143,6 +171,9 @@ class RankingOptions:
     profile: str | None = None
     fusion: FusionOptions = FusionOptions()
     shaping: ShapingOptions = ShapingOptions()
+    activation: ActivationOptions = ActivationOptions()
+    boost: BoostOptions = BoostOptions()
+    rerank: RerankOptions = RerankOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +181,7 @@ class Query:
     """One search, as validated. `namespaces` are those to look into; None means all that the tenant has.
 
     `options` are the caller's own wishes for the ranking, as sent; `ranking` is what they come to over the defaults.
+    `embedded` is the vector of the text, where somebody has made it already.
     """
 
     reach: Reach
@@ -167,6 +199,7 @@ class Query:
     ranker: str | None = None
     cursor: str | None = None
     no_cache: bool = False
+    embedded: tuple[float, ...] | None = None
     highlight: bool = False
 
     @property
@@ -300,3 +333,5 @@ class SearchResult:
     namespaces: tuple[str, ...]
     degraded: bool
     took_ms: float
+    reranker: TierAnswer | None = None
+    next: str | None = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -52,8 +52,14 @@ class Recall:
     """Asks memory first. Without a cache every question is searched; without a bound only the same one is the same."""
 
     def __init__(
-        self, postgres: Postgres, embedder: Embedder, cache: AnswerCache | None, bound: float | None = None
+        self,
+        postgres: Postgres,
+        embedder: Embedder,
+        timeout_ms: int,
+        cache: AnswerCache | None,
+        bound: float | None = None,
     ) -> None:
+        self._timeout_ms = timeout_ms
         self._postgres = postgres
         self._embedder = embedder
         self._cache = cache
@@ -65,6 +71,7 @@ class Recall:
         epoch = await epoch_of(self._postgres, query.tenant)
         key = exact_key(query)
         kept = self._cache.exact(query.tenant, epoch, key)
+        _count(EXACT, kept)
         if kept is not None:
             return _recalled(kept, EXACT)
         return await self._near(self._cache, query, epoch, key, produce)
@@ -72,35 +79,39 @@ class Recall:
     async def _near(self, cache: AnswerCache, query: Query, epoch: int, key: bytes, produce: Produce) -> Answer:
         scope, firm, vector = scope_key(query), firm_words(query.text), None
         if self._bound is not None and firm is not None:
-            query = await self._embedded(query)
-            vector = query.vector
+            [query] = await self.embedded([query])
+            vector = query.vector or query.embedded
         if vector is not None and firm is not None and self._bound is not None:
             kept = cache.near(query.tenant, epoch, scope, firm, vector, self._bound)
+            _count(SEMANTIC, kept)
             if kept is not None:
                 return _recalled(kept, SEMANTIC)
-        metrics.CACHE.labels("miss").inc()
         answer = await produce(query)
         if answer.whole:
             direction = None if vector is None else unit(vector)
             cache.keep(query.tenant, epoch, key, Kept(answer.body, answer.ids, scope, firm or frozenset(), direction))
         return answer
 
-    async def _embedded(self, query: Query) -> Query:
-        """With the vector of its text, which the vector tier then need not make; without, where that fails or is late:
-        the tier will find out for itself, and say so.
+    async def embedded(self, queries: Sequence[Query]) -> list[Query]:
+        """Queries with the vectors of their texts, made in one call, which the vector tier then need not make. Without,
+        where that fails or is late: the tier will find out for itself, and say so.
         """
-        if query.vector is not None or self._embedder.name == NONE:
-            return query
+        bare = [query for query in queries if query.vector is None and query.embedded is None]
+        if not bare or self._embedder.name == NONE:
+            return list(queries)
+        patience_ms = min(query.timeout_ms or self._timeout_ms for query in bare)
         try:
-            async with asyncio.timeout((query.timeout_ms or 1000) / 1000):
-                return replace(query, vector=tuple(await self._embedder.embed_query(query.text)))
+            async with asyncio.timeout(patience_ms / 1000):
+                vectors = await self._embedder.embed_queries([query.text for query in bare])
         except (BraidError, TimeoutError):
-            return query
+            return list(queries)
+        made = {id(query): tuple(vector) for query, vector in zip(bare, vectors, strict=True)}
+        return [replace(query, embedded=made.get(id(query), query.embedded)) for query in queries]
 
 
 def exact_key(query: Query) -> bytes:
     """Of the whole question: what its ranking depends on, and how much of it is shown."""
-    shown = orjson.dumps([query.limit, query.explain, query.cursor])
+    shown = orjson.dumps([query.limit, query.explain, query.highlight, query.cursor])
     return hashlib.blake2b(fingerprint(query) + shown, digest_size=16).digest()
 
 
@@ -117,6 +128,9 @@ def firm_words(text: str) -> frozenset[str] | None:
     return frozenset(w for w in words if w in _NEGATIONS or w.endswith(("n't", "n’t")) or any(map(str.isdigit, w)))
 
 
+def _count(cache: str, kept: Kept | None) -> None:
+    metrics.CACHE_REQUESTS.labels(cache, "miss" if kept is None else "hit").inc()
+
+
 def _recalled(kept: Kept, how: str) -> Answer:
-    metrics.CACHE.labels(how).inc()
     return Answer(kept.body, kept.ids, True, how)

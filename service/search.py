@@ -1,6 +1,6 @@
 """One search, end to end, in stages. It reads top to bottom, and each stage gives the next one what it needs:
 
-settle -> plan -> ask -> weigh -> fuse -> facts -> shape -> cut -> page
+settle -> plan -> ask -> weigh -> fuse -> link -> facts -> shape -> rerank -> cut -> page
 """
 
 from __future__ import annotations
@@ -11,37 +11,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from service import metrics
+from service.cursors import Cursors
 from service.errors import Degraded, InvalidInput
 from service.highlighting import highlighted
+from service.linking import linked
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import fuse
+from service.ranking.generic import is_generic
 from service.ranking.options import Layer, settle
 from service.ranking.plan import asked_weights, effective_weights, make_plan
 from service.ranking.shaping import needs_facts, shape
 from service.ranking.woven import Ranking
+from service.rerank import reranked
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.stores.reranker import Reranker
 from service.tally import Tally
 from service.tiers.deadline import Budget
 from service.tiers.guard import Guard
+
+MAX_PAGED = 500
+"""Results that the pages of one search go through."""
 
 
 class Searcher:
     """Holds what every search needs; built once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is built once is given once
         self,
         postgres: Postgres,
         tiers: Sequence[Guard],
         default_weights: Mapping[str, float],
         timeout_ms: int,
         tally: Tally,
+        *,
+        cursors: Cursors,
+        reranker: Reranker | None = None,
+        skip_generic: bool = False,
     ) -> None:
         self._postgres = postgres
         self._tiers = {tier.name: tier for tier in tiers}
         self._default_weights = default_weights
         self._timeout_ms = timeout_ms
         self._tally = tally
+        self._cursors = cursors
+        self._reranker = reranker
+        self._skip_generic = skip_generic
 
     async def search(self, query: Query) -> SearchResult:
         """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
@@ -63,6 +78,7 @@ class Searcher:
     async def _search(self, query: Query) -> SearchResult:
         budget = Budget(query.timeout_ms or self._timeout_ms)
         documents = TenantDocuments(self._postgres, query.reach)
+        asked, seen = query, self._seen(query)
         query = await budget.store(self._settled(documents, query))
         plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
         answers, namespaces = await asyncio.gather(
@@ -73,19 +89,45 @@ class Searcher:
         refuse_degraded(query, missing)
         weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
         ranking = fuse(answers, weights, query.ranking.fusion)
+        ranking = await budget.store(linked(self._postgres, ranking, query, plan.weights))
         facts = await budget.store(known_facts(documents, ranking, query))
         ranking = shape(ranking, facts, query)
-        results = await budget.store(page(documents, ranking, query))
+        ranking, second = await self._second(documents, ranking, query, budget)
+        ranking = self._unseen(ranking, seen)
+        results, more = await budget.store(page(documents, ranking, query))
         if query.highlight:
             results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(
             results=tuple(results),
-            answers={a.tier: a for a in answers} | self._skipped(plan.weights),
+            answers=self._skipped(plan.weights) | {a.tier: a for a in answers},
             weights=weights,
             namespaces=namespaces,
-            degraded=bool(missing),
+            degraded=bool(missing) or _failed(second),
             took_ms=budget.spent_ms,
+            reranker=second,
+            next=self._next(asked, seen, results) if more else None,
         )
+
+    def _seen(self, query: Query) -> frozenset[bytes]:
+        return frozenset() if query.cursor is None else self._cursors.open(query, query.cursor)
+
+    def _unseen(self, ranking: Ranking, seen: frozenset[bytes]) -> Ranking:
+        return ranking.only(id for id in ranking.ids if self._cursors.mark(id) not in seen) if seen else ranking
+
+    def _next(self, query: Query, seen: frozenset[bytes], results: Sequence[Found]) -> str | None:
+        """A cursor for the page behind this one; None where pages end, be there more or not."""
+        shown = seen | {self._cursors.mark(found.document.id) for found in results}
+        return self._cursors.seal(query, shown) if len(shown) < MAX_PAGED else None
+
+    async def _second(
+        self, documents: TenantDocuments, ranking: Ranking, query: Query, budget: Budget
+    ) -> tuple[Ranking, TierAnswer | None]:
+        """The second stage, where there is one and the query does not mind."""
+        if self._reranker is None or not query.ranking.rerank.enabled or not ranking:
+            return ranking, None
+        ranking, second = await reranked(self._reranker, documents, ranking, query, budget.asking_ms)
+        refuse_degraded(query, ["reranker"] if _failed(second) else [])
+        return ranking, second
 
     async def _settled(self, documents: TenantDocuments, query: Query) -> Query:
         """Where to look, and how to rank: the caller's options over the defaults."""
@@ -95,10 +137,22 @@ class Searcher:
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, left_ms: float) -> list[TierAnswer]:
         if query.namespaces == ():
             return [TierAnswer(name, Status.EMPTY) for name in asked]
-        return await asyncio.gather(*(self._tiers[name].ask(query, limit, left_ms) for name in asked))
+        return await asyncio.gather(
+            *(self._tiers[name].ask(query, limit, left_ms) for name in asked if not self._pointless(name, query, asked))
+        )
+
+    def _pointless(self, tier: str, query: Query, asked: Mapping[str, float]) -> bool:
+        """A generic query's vector says nothing, where the service is set to think so and others are asked."""
+        generic = self._skip_generic and tier == "vector" and len(asked) > 1 and query.vector is None
+        return generic and is_generic(query.text)
 
     def _skipped(self, asked: Mapping[str, float]) -> dict[str, TierAnswer]:
-        return {name: TierAnswer(name, Status.SKIPPED, reason="weight 0") for name in self._tiers if name not in asked}
+        reasons = {name: "weight 0" if name not in asked else "low-entropy query" for name in self._tiers}
+        return {name: TierAnswer(name, Status.SKIPPED, reason=reason) for name, reason in reasons.items()}
+
+
+def _failed(second: TierAnswer | None) -> bool:
+    return second is not None and second.status not in (Status.OK, Status.SKIPPED)
 
 
 def refuse_degraded(query: Query, missing: Sequence[str]) -> None:
@@ -139,19 +193,20 @@ async def known_facts(documents: TenantDocuments, ranking: Ranking, query: Query
     return await documents.facts(ranking.base, query.namespaces)
 
 
-async def page(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:
-    """The first `limit` candidates that PostgreSQL still knows. A stale or foreign hit vanishes here, and the next
-    one moves up, so a page is never short for that reason.
+async def page(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> tuple[list[Found], bool]:
+    """The first `limit` candidates that PostgreSQL still knows, and whether there are more. A stale or foreign hit
+    vanishes here, and the next one moves up, so a page is never short for that reason.
     """
     results: list[Found] = []
-    for start in range(0, len(ranked), query.limit):
-        some = ranked[start : start + query.limit]
+    wanted = query.limit + 1
+    for start in range(0, len(ranked), wanted):
+        some = ranked[start : start + wanted]
         known: Mapping[str, Document] = await documents.fetch([r.id for r in some], query.namespaces)
         results += [Found(known[r.id], r) for r in some if r.id in known]
         count_vanished([r for r in some if r.id not in known])
-        if len(results) >= query.limit:
+        if len(results) >= wanted:
             break
-    return results[: query.limit]
+    return results[: query.limit], len(results) > query.limit
 
 
 def count_vanished(gone: Sequence[Ranked]) -> None:

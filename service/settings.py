@@ -62,6 +62,20 @@ class Settings(Limits, BaseSettings):
     embedder_api_key: SecretStr | None = Field(None, description="bearer token sent to an http: embedder")
     embedder_dimension: int | None = Field(None, ge=1, le=8192, description="required for none; else a check")
 
+    reranker: str = Field(
+        "none", description="second stage: none, late, fastembed:<model or folder>, tei:<url> or cohere:<url>"
+    )
+    reranker_model: str = Field("", description="model name sent to a cohere: reranker")
+    reranker_api_key: SecretStr | None = Field(None, description="bearer token sent to a tei: or cohere: reranker")
+
+    cache: Literal["none", "exact", "semantic"] = Field(
+        "none", description="answer a search from memory: the same one, or one of the same meaning too"
+    )
+    cache_bytes: int = Field(64 * 2**20, ge=2**20, le=2**36, description="memory for answers, of all tenants together")
+    cache_ttl_s: float = Field(300, ge=1, le=86_400, description="seconds that an answer is remembered at most")
+    cache_similarity: float = Field(0.97, ge=0.5, le=1, description="cosine from which two queries mean the same")
+    skip_generic: bool = Field(False, description="leave the vector tier out for one or two generic words")
+
     search_timeout_ms: int = Field(1000, ge=10, le=30_000, description="time a search has, where it names none")
     search_timeout_max_ms: int = Field(10_000, ge=10, le=60_000, description="most that a search's timeout_ms gets")
     keyword_share: float = Field(0.8, ge=0.05, le=1, description="part of a search's time that the keyword tier has")

@@ -10,7 +10,8 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
-from service.model import Adjustment, Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
+from service.model import Adjustment, Contribution, Document, Found, Ranked, SearchResult, Suggestion, TierAnswer
+from service.ranking.activation import CONFLICT
 
 
 class JSON(Response):
@@ -94,7 +95,7 @@ class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
-    source: Literal["search"]
+    source: Literal["search", "activated", "conflict"]
     tiers: dict[str, ContributionOut]
     adjustments: list[AdjustmentOut] | None = None
     highlight: HighlightOut | None = None
@@ -109,14 +110,23 @@ class TierOut(BaseModel):
     reason: str | None = None
 
 
+class RerankerOut(TierOut):
+    """What became of the second stage, where there is one."""
+
+    name: str
+
+
 class SearchOut(BaseModel):
-    """The answer to a search."""
+    """The answer to a search. `next` is the cursor of the page behind it, `cached` says which memory it is from."""
 
     results: list[ResultOut]
     degraded: bool
     tiers: dict[str, TierOut]
     weights: dict[str, float]
     namespaces: list[str]
+    reranker: RerankerOut | None = None
+    next: str | None
+    cached: Literal["exact", "semantic"] | None
     took_ms: float
     request_id: str
 
@@ -278,16 +288,24 @@ def status_body(id: str, document: Document | None, sinks: Mapping[str, Mapping[
     return StatusOut(id=id, version=document.version if document else None, visible=visible, tiers=tiers)
 
 
-def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict[str, Any]:
-    return {
+def search_body(result: SearchResult, *, explain: bool) -> dict[str, Any]:
+    """All that is the same for everyone who asks this; `told` adds the rest."""
+    body = {
         "results": [_result(found, explain) for found in result.results],
         "degraded": result.degraded,
         "tiers": {name: _tier(answer) for name, answer in result.answers.items()},
         "weights": result.weights,
         "namespaces": result.namespaces,
-        "took_ms": round(result.took_ms, 2),
-        "request_id": request_id,
+        "next": result.next,
     }
+    second = result.reranker
+    return body if second is None else body | {"reranker": {"name": second.tier, **_tier(second)}}
+
+
+def told(body: bytes, *, cached: str | None, took_ms: float, request_id: str) -> bytes:
+    """A search's body with what differs from call to call."""
+    tail = orjson.dumps({"cached": cached, "took_ms": round(took_ms, 2), "request_id": request_id})
+    return body[:-1] + b"," + tail[1:]
 
 
 def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
@@ -296,10 +314,22 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
-    body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    body = document_body(found.document) | {
+        "score": found.ranked.score,
+        "source": _source(found.ranked),
+        "tiers": tiers,
+    }
     if found.highlight is not None:
         body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
     return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
+
+
+def _source(ranked: Ranked) -> str:
+    """Whether a tier found it, or only a link led there; a link that contradicts is worth knowing about."""
+    if ranked.tiers:
+        return "search"
+    conflict = any(step.inputs.get("type") == CONFLICT for step in ranked.adjustments if step.name == "activation")
+    return "conflict" if conflict else "activated"
 
 
 def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:

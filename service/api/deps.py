@@ -13,8 +13,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from service.api.rates import Rates
 from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
+from service.recall import Recall
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.accesses import Accesses
 from service.stores.backlog import Backlog
 from service.stores.completions import Completions
 from service.stores.dirty import Owed
@@ -32,6 +34,8 @@ class State:
     """Everything that `app` built and endpoints use."""
 
     searcher: Searcher
+    recall: Recall
+    accesses: Accesses
     writer: Writer
     completions: Completions
     keys: Keys

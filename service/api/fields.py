@@ -120,6 +120,7 @@ SomeQueryText = Annotated[QueryText, AfterValidator(_not_blank)]
 Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
 Id = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_printable), AfterValidator(_decoded)]
 NewId = Annotated[Id, AfterValidator(_reachable)]
+Cursor = Annotated[str, Field(min_length=1, max_length=8192, pattern=r"^[A-Za-z0-9_-]+$")]
 Namespace = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/@-]+$")]
 # In a body true is no number, and neither is "5": numbers are strict there. In a URL everything is text.
 WHOLE = BeforeValidator(_whole)

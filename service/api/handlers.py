@@ -122,6 +122,11 @@ def problem(
 
 
 async def _ours(request: Request, error: Exception) -> Response:
+    return ours(request, error)
+
+
+def ours(request: Request, error: Exception) -> Response:
+    """An error of our own as the problem that its table says it is."""
     status, code, headers = next(
         (row for kind, row in _TABLE.items() if isinstance(error, kind)), (500, "internal_error", {})
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from service.api.fields import WHOLE, Strict, Unit
+from service.api.fields import WHOLE, Strict, Truth, Unit
 from service.ranking.fusion import FUSIONS
 
 Weight = Annotated[float, Field(strict=True, ge=0, le=1000, allow_inf_nan=False)]
@@ -61,6 +61,37 @@ class ShapingIn(Strict):
     confidence: Unit | None = Field(None, description="weight of a document's own confidence")
 
 
+class ActivationIn(Strict):
+    """How activation spreads from the best hits over links. It needs the graph tier beside another one."""
+
+    weight: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)] | None = Field(
+        None, description="0 switches it off"
+    )
+    seeds: Annotated[int, Field(strict=True, ge=1, le=50), WHOLE] | None = Field(
+        None, description="hits it spreads from"
+    )
+    neighbours: Annotated[int, Field(strict=True, ge=1, le=50), WHOLE] | None = Field(
+        None, description="documents that each of them activates"
+    )
+    decay: Unit | None = None
+
+
+class BoostIn(Strict):
+    """How much candidates gain from candidates that they are linked with. Off unless it has a weight."""
+
+    weight: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)] | None = None
+    neighbours: Annotated[int, Field(strict=True, ge=1, le=50), WHOLE] | None = None
+    decay: Unit | None = None
+
+
+class RerankIn(Strict):
+    """The second stage, where the service has a reranker (BRAID_RERANKER)."""
+
+    enabled: Truth | None = None
+    top: Annotated[int, Field(strict=True, ge=1, le=100), WHOLE] | None = Field(None, description="hits that are read")
+    weight: Unit | None = Field(None, description="of its word beside the fused score; default: the reranker's own")
+
+
 class RankingIn(Strict):
     """How to rank. What is absent is as the namespace, the tenant or the service has it."""
 
@@ -70,6 +101,9 @@ class RankingIn(Strict):
     weights: Weights | None = None
     fusion: FusionIn | None = None
     shaping: ShapingIn | None = None
+    activation: ActivationIn | None = None
+    boost: BoostIn | None = None
+    rerank: RerankIn | None = None
 
     def options(self) -> dict[str, Any]:
         """What was given, as a layer of `ranking/options.py`."""

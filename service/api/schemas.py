@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 from service.api.fields import (
     WHOLE,
+    Cursor,
     Id,
     Metadata,
     Moment,
@@ -170,6 +171,8 @@ class SearchIn(RankingIn):
         default_factory=list, max_length=3, description="tiers without which the answer is a 503"
     )
     timeout_ms: Annotated[int, Field(strict=True, ge=1, le=60_000), WHOLE] | None = None
+    cursor: Cursor | None = Field(None, description="`next` of the page before, with the same query and options")
+    no_cache: Truth = Field(False, description="search anew, whatever is remembered")
 
     @model_validator(mode="after")
     def _asks_something(self) -> SearchIn:
@@ -195,4 +198,6 @@ class SearchIn(RankingIn):
             require=tuple(dict.fromkeys(self.require)),
             ranker=None if self.keyword is None else self.keyword.ranker,
             timeout_ms=None if self.timeout_ms is None else min(self.timeout_ms, timeout_max_ms),
+            cursor=self.cursor,
+            no_cache=self.no_cache,
         )

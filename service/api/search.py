@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+import orjson
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from service.api.answers import JSON, SearchOut, search_body
+from service.api.answers import SearchOut, search_body, told
 from service.api.deps import Reader, State, StateDep
-from service.api.fields import Namespaces, SomeQueryText
+from service.api.fields import Cursor, Namespaces, SomeQueryText
 from service.api.handlers import PROBLEMS
 from service.api.limits import AtMost
 from service.api.ranking_schemas import Weights
 from service.api.schemas import SearchIn
 from service.errors import InvalidInput
+from service.model import Query as Asked
+from service.recall import Answer
+from service.search import Searcher
 from service.stores.keys import Caller
 
 router = APIRouter(prefix="/v1/search", tags=["search"], responses=PROBLEMS)
 
 
 @router.post("", response_model=SearchOut)
-async def search(body: SearchIn, request: Request, state: StateDep, caller: Reader) -> JSON:
+async def search(body: SearchIn, request: Request, state: StateDep, caller: Reader) -> Response:
     """Asks the tiers at once and answers with one fused ranking that explains itself."""
     return await _answer(body, request, state, caller)
 
@@ -45,7 +51,8 @@ async def search_by_url(
     ] = None,
     explain: bool = False,
     highlight: bool = False,
-) -> JSON:
+    cursor: Annotated[Cursor | None, Query(description="`next` of the page before")] = None,
+) -> Response:
     """The same search for links and quick looks; everything else wants the POST."""
     weights = Weights(keyword=keyword, vector=vector, graph=graph)
     body = SearchIn(
@@ -55,13 +62,35 @@ async def search_by_url(
         weights=weights,
         explain=explain,
         highlight=highlight,
+        cursor=cursor,
     )
     return await _answer(body, request, state, caller)
 
 
-async def _answer(body: SearchIn, request: Request, state: State, caller: Caller) -> JSON:
+async def _answer(body: SearchIn, request: Request, state: State, caller: Caller) -> Response:
+    query = asked(body, state, caller)
+    content = await answered(query, state, request.scope["braid.request_id"])
+    return Response(content, media_type="application/json")
+
+
+def asked(body: SearchIn, state: State, caller: Caller) -> Asked:
+    """The search that a body asks for. Raises `InvalidInput` for what only this service can tell to be wrong."""
     wanted = state.writer.dimension
     if body.vector is not None and len(body.vector) != wanted:
         raise InvalidInput("vector", f"has {len(body.vector)} dimensions; this service uses {wanted}")
-    result = await state.searcher.search(body.to_query(caller.reach, state.search_timeout_max_ms))
-    return JSON(search_body(result, explain=body.explain, request_id=request.scope["braid.request_id"]))
+    return body.to_query(caller.reach, state.search_timeout_max_ms)
+
+
+async def answered(query: Asked, state: State, request_id: str) -> bytes:
+    """The body of one search, remembered or new. Its results are counted either way."""
+    started = time.perf_counter()
+    answer = await state.recall.answer(query, partial(_searched, state.searcher))
+    state.accesses.found(query.tenant, answer.ids)
+    took_ms = (time.perf_counter() - started) * 1000
+    return told(answer.body, cached=answer.cached, took_ms=took_ms, request_id=request_id)
+
+
+async def _searched(searcher: Searcher, query: Asked) -> Answer:
+    result = await searcher.search(query)
+    body = orjson.dumps(search_body(result, explain=query.explain))
+    return Answer(body, tuple(found.document.id for found in result.results), whole=not result.degraded)

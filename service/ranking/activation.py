@@ -24,6 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from service.model import ActivationOptions, BoostOptions
+from service.ranking.woven import Column, Ranking
+
 FACTORS: Mapping[str, float] = MappingProxyType(
     {
         "supports": 1.0,
@@ -38,26 +41,6 @@ FACTORS: Mapping[str, float] = MappingProxyType(
 )
 OTHER = 0.5
 CONFLICT = "contradicts"
-DECAY = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Spreading:
-    """How far activation spreads: `seeds` hits pass it on to `neighbours` documents each. Weight 0 is off."""
-
-    weight: float = 1.0
-    seeds: int = 5
-    neighbours: int = 3
-    decay: float = DECAY
-
-
-@dataclass(frozen=True, slots=True)
-class Boost:
-    """How much the neighbours among the candidates count. Weight 0 is off, and costs nothing."""
-
-    weight: float = 0.0
-    neighbours: int = 5
-    decay: float = DECAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +85,7 @@ def factor_of(type: str) -> float:
     return FACTORS.get(type, OTHER)
 
 
-def spread(seeds: Sequence[tuple[str, float]], links: Iterable[Link], by: Spreading) -> dict[str, Activation]:
+def spread(seeds: Sequence[tuple[str, float]], links: Iterable[Link], by: ActivationOptions) -> dict[str, Activation]:
     """Who is activated, and how. `seeds` are ids with their scores; links that begin elsewhere say nothing."""
     scores = dict(seeds[: by.seeds])
     best: dict[str, Activation] = {}
@@ -113,7 +96,7 @@ def spread(seeds: Sequence[tuple[str, float]], links: Iterable[Link], by: Spread
     return best
 
 
-def lifts(scores: Mapping[str, float], links: Iterable[Link], by: Boost) -> dict[str, tuple[Lift, ...]]:
+def lifts(scores: Mapping[str, float], links: Iterable[Link], by: BoostOptions) -> dict[str, tuple[Lift, ...]]:
     """What each candidate gains from its neighbours. `scores` hold max(keyword, vector) of every candidate."""
     gained: defaultdict[str, list[Lift]] = defaultdict(list)
     usable = [link for link in links if link.seed in scores and link.to in scores and link.seed != link.to]
@@ -127,6 +110,41 @@ def lifts(scores: Mapping[str, float], links: Iterable[Link], by: Boost) -> dict
 
 def total(some: Iterable[Lift]) -> float:
     return math.fsum(lift.amount for lift in some)
+
+
+def activate(ranking: Ranking, links: Iterable[Link], by: ActivationOptions) -> Ranking:
+    """The ranking with what spreads from its best hits; what no tier found comes in."""
+    best = spread([(hit.id, hit.score) for hit in ranking[: by.seeds]], links, by)
+    if not best:
+        return ranking
+    wider = ranking.widened(id for id in best if id not in set(ranking.base))
+    ways = [best.get(id) for id in wider.base]
+    shown = ("seed", "type", "seed_score", "strength", "factor", "decay", "weight")
+    inputs = {name: [None if way is None else getattr(way, name) for way in ways] for name in shown}
+    return wider.adjusted(Column("activation", add=[0.0 if way is None else way.amount for way in ways], inputs=inputs))
+
+
+def lift(ranking: Ranking, links: Iterable[Link], by: BoostOptions) -> Ranking:
+    """The ranking with what its candidates gain from each other."""
+    gained = lifts(better_scores(ranking), links, by)
+    if not gained:
+        return ranking
+    some = [gained.get(id, ()) for id in ranking.base]
+    inputs = {
+        "neighbours": [float(len(each)) or None for each in some],
+        "weight": [by.weight if e else None for e in some],
+    }
+    return ranking.adjusted(Column("neighbours", add=[total(each) for each in some], inputs=inputs))
+
+
+def better_scores(ranking: Ranking) -> dict[str, float]:
+    """max(keyword, vector) of every candidate, normalised; 0 for one that neither found."""
+    scores = dict.fromkeys(ranking.base, 0.0)
+    for strand in ranking.strands:
+        if strand.tier in ("keyword", "vector"):
+            for hit, value in zip(strand.hits, strand.worth.values, strict=True):
+                scores[hit.id] = max(scores[hit.id], min(1.0, value))
+    return scores
 
 
 def _strongest(links: Sequence[Link], count: int, *, alike: bool = False) -> list[Link]:
@@ -143,7 +161,7 @@ def _strongest(links: Sequence[Link], count: int, *, alike: bool = False) -> lis
     return [link for neighbours in kept.values() for link in neighbours.values()]
 
 
-def _activation(link: Link, score: float, by: Spreading) -> Activation:
+def _activation(link: Link, score: float, by: ActivationOptions) -> Activation:
     factor = factor_of(link.type)
     amount = by.weight * score * link.strength * factor * by.decay
     return Activation(link.seed, link.type, score, link.strength, factor, by.decay, by.weight, amount)

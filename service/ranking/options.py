@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 from service.errors import InvalidInput
-from service.model import FusionOptions, RankingOptions, ShapingOptions
+from service.model import (
+    ActivationOptions,
+    BoostOptions,
+    FusionOptions,
+    RankingOptions,
+    RerankOptions,
+    ShapingOptions,
+)
 from service.ranking.profiles import PROFILES
 
 Layer = Mapping[str, Any]
-T = TypeVar("T", FusionOptions, ShapingOptions)
+_PARTS: Mapping[str, type[Any]] = {
+    "fusion": FusionOptions,
+    "shaping": ShapingOptions,
+    "activation": ActivationOptions,
+    "boost": BoostOptions,
+    "rerank": RerankOptions,
+}
 
 
 def settle(layers: Sequence[Layer]) -> RankingOptions:
@@ -48,16 +61,12 @@ def _profile(name: str | None, profiles: Mapping[str, Layer]) -> Layer:
 
 def _built(merged: Layer) -> RankingOptions:
     """Unknown names are those of a newer version beside us: left out."""
-    known = {each.name for each in fields(RankingOptions)} - {"fusion", "shaping"}
+    known = {each.name for each in fields(RankingOptions)} - _PARTS.keys()
     plain = {name: _frozen(value) for name, value in merged.items() if name in known}
-    return RankingOptions(
-        **plain,
-        fusion=_part(FusionOptions, merged.get("fusion", {})),
-        shaping=_part(ShapingOptions, merged.get("shaping", {})),
-    )
+    return RankingOptions(**plain, **{name: _part(kind, merged.get(name, {})) for name, kind in _PARTS.items()})
 
 
-def _part(kind: type[T], given: Layer) -> T:
+def _part(kind: type[Any], given: Layer) -> Any:
     known = {each.name for each in fields(kind)}
     return kind(**{name: _frozen(value) for name, value in given.items() if name in known})
 

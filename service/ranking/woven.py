@@ -95,6 +95,13 @@ class Ranking(Sequence[Ranked]):
         order = sorted(self._order, key=scores.__getitem__, reverse=True) if columns else self._order
         return Ranking(self._places, self.base, scores, order, (*self._columns, *columns))
 
+    def widened(self, ids: Iterable[str]) -> Ranking:
+        """With candidates that no tier found, last and with a score of 0. Only before anything is adjusted."""
+        new = list(ids)
+        base, scores = [*self.base, *new], [*self.scores, *([0.0] * len(new))]
+        order = [*self._order, *range(len(self.base), len(base))]
+        return Ranking(self._places, base, scores, order, self._columns)
+
     def only(self, ids: Iterable[str]) -> Ranking:
         """These of the candidates, in this order."""
         at = {id_: number for number, id_ in enumerate(self.base)}

@@ -46,6 +46,8 @@ class Embedder(Protocol):
 
     async def embed_query(self, text: str) -> Vector: ...
 
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]: ...
+
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]: ...
 
     async def close(self) -> None: ...
@@ -118,6 +120,9 @@ class WordLlamaEmbedder:
         model = await self._loaded()
         return self._embed(model, [text])[0] if text.strip() else [0.0] * self.dimension
 
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return await self.embed_documents(texts)
+
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = await self._loaded()
         return await _around_blanks(texts, self.dimension, lambda some: asyncio.to_thread(self._embed, model, some))
@@ -168,8 +173,10 @@ class FastEmbedEmbedder:
         self._model, self.dimension = _load_fastembed(source)
 
     async def embed_query(self, text: str) -> Vector:
-        vectors = await _around_blanks([text], self.dimension, lambda some: self._embed(self._model.query_embed, some))
-        return vectors[0]
+        return (await self.embed_queries([text]))[0]
+
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return await _around_blanks(texts, self.dimension, lambda some: self._embed(self._model.query_embed, some))
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await _around_blanks(texts, self.dimension, lambda some: self._embed(self._model.passage_embed, some))
@@ -242,6 +249,9 @@ class HttpEmbedder:
     async def embed_query(self, text: str) -> Vector:
         return (await self.embed_documents([text]))[0]
 
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return await self.embed_documents(texts)
+
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await _around_blanks(texts, self.dimension, self._embed)
 
@@ -296,6 +306,9 @@ class NoEmbedder:
         self.dimension = dimension
 
     async def embed_query(self, text: str) -> Vector:
+        raise TierUnavailable("no embedder is configured: send `vector`")
+
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         raise TierUnavailable("no embedder is configured: send `vector`")
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:

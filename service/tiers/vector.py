@@ -27,8 +27,9 @@ class VectorTier:
 
     async def _vector_of(self, query: Query) -> Sequence[float]:
         """The caller's vector or the text's; empty where there is neither."""
-        if query.vector is not None:
-            return query.vector
+        given = query.vector or query.embedded
+        if given is not None:
+            return given
         if self._embedder.name == NONE:
             return ()
         with metrics.EMBEDDING_SECONDS.labels("query").time():
