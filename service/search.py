@@ -9,12 +9,13 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from service.errors import Degraded, InvalidInput
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import fuse
 from service.ranking.options import Layer, settle
-from service.ranking.plan import asked_weights, effective_weights, make_plan
+from service.ranking.plan import asked_weights, effective_weights, make_plan, speaking
 from service.ranking.shaping import needs_facts, shape
 from service.ranking.woven import Ranking
 from service.stores.documents import TenantDocuments
@@ -70,14 +71,15 @@ class Searcher:
         missing = [a.tier for a in answers if not a.status.answered]
         if missing and not query.allow_degraded:
             raise Degraded(missing)
-        weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
+        weights = effective_weights(plan.weights, speaking(answers))
         ranking = fuse(answers, weights, query.ranking.fusion)
         facts = await known_facts(documents, ranking, query)
-        ranking = shape(ranking, facts, query)
+        ranking = shape(ranking, facts, query, datetime.now(UTC))
         results = await page(documents, ranking, query)
         return SearchResult(
             results=tuple(results),
             answers={a.tier: a for a in answers} | self._skipped(plan.weights),
+            asked=plan.weights,
             weights=weights,
             namespaces=namespaces,
             degraded=bool(missing),

@@ -92,9 +92,10 @@ class ResultOut(DocumentOut):
 
 
 class TierOut(BaseModel):
-    """What became of one tier in this search."""
+    """What became of one tier in this search. `weight` is what it was asked with; what counted stands in `weights`."""
 
     status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    weight: float
     hits: int
     took_ms: float
     reason: str | None = None
@@ -216,7 +217,7 @@ def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict
     return {
         "results": [_result(found, explain) for found in result.results],
         "degraded": result.degraded,
-        "tiers": {name: _tier(answer) for name, answer in result.answers.items()},
+        "tiers": {name: _tier(answer, result.asked.get(name, 0.0)) for name, answer in result.answers.items()},
         "weights": result.weights,
         "namespaces": result.namespaces,
         "took_ms": round(result.took_ms, 2),
@@ -252,9 +253,10 @@ def _adjustment(step: Adjustment) -> dict[str, Any]:
     return {"name": step.name, "multiply": step.multiply, "add": step.add, "inputs": step.inputs}
 
 
-def _tier(answer: TierAnswer) -> dict[str, Any]:
+def _tier(answer: TierAnswer, weight: float) -> dict[str, Any]:
     body: dict[str, Any] = {
         "status": answer.status.value,
+        "weight": weight,
         "hits": len(answer.hits),
         "took_ms": round(answer.took_ms, 2),
     }
