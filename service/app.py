@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
-from service import __version__
+from service import __version__, metrics
 from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats, suggest
 from service.api.deps import State
 from service.api.limits import Limits
@@ -165,7 +165,6 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         embedder=embedder.name,
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
-        pool_use=postgres.use,
         samples=samples,
         rates=Rates(
             key=settings.rate_limit_key,
@@ -178,6 +177,16 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         wait_timeout_ms=settings.wait_timeout_ms,
     )
     return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _keep_showing_pool(postgres: Postgres) -> None:
+    """Every second, as each of several processes has a pool, and only one of them is asked for the metrics."""
+    while True:
+        used, idle, limit = postgres.use()
+        metrics.POOL_CONNECTIONS.labels("used").set(used)
+        metrics.POOL_CONNECTIONS.labels("idle").set(idle)
+        metrics.POOL_LIMIT.set(limit)
+        await asyncio.sleep(1)
 
 
 async def _samples(samples: Samples, stack: AsyncExitStack) -> Samples:
@@ -217,6 +226,7 @@ async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncE
     postgres = Postgres(url, pool_size=settings.postgres_pool)
     stack.push_async_callback(postgres.close)
     await postgres.open()
+    await _run([_keep_showing_pool(postgres)], stack)
     await check_applied(postgres)
     await roles.refuse_powerful(postgres)
     if settings.postgres_url is None:

@@ -9,7 +9,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -40,6 +40,7 @@ from service.embedded import announce, running
 from service.errors import BraidError, SetupError
 from service.settings import Settings
 from service.ui.terminal import drawn, figures, plain
+from service.workers import READY, inherited, serve_with
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(key_app, name="key")
@@ -78,14 +79,36 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 
 
 @app.command(epilog="Example: BRAID_PORT=9000 braid serve")
-def serve() -> None:
+def serve(inherit: Annotated[str | None, typer.Option(hidden=True, help="sockets of a worker")] = None) -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
     settings = read_settings()
     _log(settings.log_level)
+    if inherit is not None:
+        line, listeners = inherited(inherit)
+        _run(_serve(settings, listeners, line))
+        return
+    _check_workers(settings)
     ports = {"BRAID_PORT": settings.port, "BRAID_OPS_PORT": settings.ops_port}
     listeners = [_listen(settings.host, port, name) for name, port in ports.items() if port is not None]
+    if settings.workers == 1:
+        _run(_serve(settings, listeners))
+    else:
+        url = url_of(settings.host, listeners[0].getsockname()[1])
+        serve_with(settings.workers, listeners, lambda: _welcome(url, None))
+
+
+def _check_workers(settings: Settings) -> None:
+    """An embedded engine belongs to one process."""
+    if settings.workers > 1 and not (settings.postgres_url and settings.qdrant_url and settings.falkordb_url):
+        raise SetupError(
+            "BRAID_WORKERS needs servers, as an embedded engine belongs to one process: set BRAID_POSTGRES_URL, "
+            "BRAID_QDRANT_URL and BRAID_FALKORDB_URL, or leave it at 1"
+        )
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, listeners))
+        runner.run(serving)
 
 
 def _log(level: str) -> None:
@@ -118,7 +141,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(settings: Settings, listeners: list[socket.socket]) -> None:
+async def _serve(settings: Settings, listeners: list[socket.socket], line: socket.socket | None = None) -> None:
+    """With a `line`, as one of several processes: the parent speaks for all, and its end is ours."""
     from service.app import create_app  # noqa: PLC0415 - it takes long
 
     api = create_app(settings)
@@ -129,19 +153,25 @@ async def _serve(settings: Settings, listeners: list[socket.socket]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    if line is not None:
+        asyncio.get_running_loop().add_reader(line, stopping.set)
     async with api.router.lifespan_context(api):
-        key = await _sample_key(settings, api.state.braid)
+        key = None if line else await _sample_key(settings, api.state.braid)
         serving = asyncio.create_task(server.serve(sockets=listeners))
         while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for this
             await asyncio.sleep(0.01)
-        url = url_of(settings.host, listeners[0].getsockname()[1])
-        announce(settings.data_dir, url)
-        _welcome(url, key)
+        if line is None:
+            url = url_of(settings.host, listeners[0].getsockname()[1])
+            announce(settings.data_dir, url)
+            _welcome(url, key)
+        else:
+            line.send(READY)
         stopped = asyncio.create_task(stopping.wait())
         await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await serving
-        out.print("\nStopping the engines; your data stays.")
+        if line is None:
+            out.print("\nStopping the engines; your data stays.")
 
 
 async def _sample_key(settings: Settings, state: Any) -> str | None:

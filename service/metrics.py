@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import platform
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from service import __version__
 
+disable_created_metrics()  # type: ignore[no-untyped-call] # they would double what is scraped, and no panel asks for them
+
 REGISTRY = CollectorRegistry()
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_Several = Literal["livemax", "livesum", "livemostrecent"]
 _FEW = (0, 1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 
@@ -17,8 +23,9 @@ def _counter(name: str, about: str, *labels: str) -> Counter:
     return Counter(name, about, labels, registry=REGISTRY)
 
 
-def _gauge(name: str, about: str, *labels: str) -> Gauge:
-    return Gauge(name, about, labels, registry=REGISTRY)
+def _gauge(name: str, about: str, *labels: str, several: _Several = "livemostrecent") -> Gauge:
+    """`several` says what to show where several processes each have a value."""
+    return Gauge(name, about, labels, registry=REGISTRY, multiprocess_mode=several)
 
 
 def _histogram(name: str, about: str, *labels: str, buckets: tuple[float, ...] = _FAST) -> Histogram:
@@ -52,17 +59,25 @@ TENANTS_WITHOUT_LABEL = _counter(
 )
 
 EMBEDDING_SECONDS = _histogram("braid_embedding_duration_seconds", "Time an embedding took.", "kind")
+RERANK_SECONDS = _histogram("braid_rerank_duration_seconds", "Time a second look at the best results took.")
+CACHE_REQUESTS = _counter("braid_cache_requests_total", "Looks into a cache: hit, miss.", "cache", "outcome")
 
 INDEX_BACKLOG = _gauge("braid_index_backlog", "Documents a sink has still to apply.", "sink")
-INDEX_LAG = _gauge("braid_index_lag_seconds", "How long the oldest document waits for a sink.", "sink")
-INDEX_REFUSED = _gauge("braid_index_refused", "Documents a sink refused and will try again.", "sink")
+INDEX_LAG = _gauge(
+    "braid_index_lag_seconds", "How long the oldest document waits for a sink.", "sink", several="livemostrecent"
+)
+INDEX_REFUSED = _gauge(
+    "braid_index_refused", "Documents a sink refused and will try again.", "sink", several="livemostrecent"
+)
 INDEX_APPLIED = _counter("braid_index_applied_total", "Documents a sink has applied.", "sink")
 INDEX_FAILURES = _counter("braid_index_failures_total", "Batches or documents a sink refused.", "sink")
 
-POOL_CONNECTIONS = _gauge("braid_postgres_connections", "Connections to PostgreSQL: used, idle.", "state")
-POOL_LIMIT = _gauge("braid_postgres_connections_limit", "Connections to PostgreSQL at most.")
+POOL_CONNECTIONS = _gauge(
+    "braid_postgres_connections", "Connections to PostgreSQL: used, idle.", "state", several="livesum"
+)
+POOL_LIMIT = _gauge("braid_postgres_connections_limit", "Connections to PostgreSQL at most.", several="livesum")
 STATS_FLUSHES = _counter("braid_stats_flushes_total", "Writes of samples to PostgreSQL: saved, failed.", "outcome")
-BUILD = _gauge("braid_build_info", "1, with what runs as labels.", "version", "python")
+BUILD = _gauge("braid_build_info", "1, with what runs as labels.", "version", "python", several="livemax")
 BUILD.labels(__version__, platform.python_version()).set(1)
 
 OTHER = "_other"
@@ -79,3 +94,12 @@ def tenant_label(tenant: str) -> str:
         return tenant
     TENANTS_WITHOUT_LABEL.inc()
     return OTHER
+
+
+def exposition() -> bytes:
+    """What Prometheus reads: of this process, or of all that serve together."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return generate_latest(REGISTRY)
+    together = CollectorRegistry()
+    MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+    return generate_latest(together)

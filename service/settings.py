@@ -21,6 +21,7 @@ class Settings(Limits, BaseSettings):
     ops_port: int | None = Field(
         None, ge=1, le=65535, description="port for /metrics and the admin API, which then answer nowhere else"
     )
+    workers: int = Field(1, ge=1, le=64, description="processes that serve; more than one needs all three servers")
     cors_origins: str = Field("", description="origins whose pages may call, with spaces between; none if unset")
     data_dir: Path = Field(Path(".braid"), description="where embedded engines, logs and made secrets live")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")

@@ -168,7 +168,7 @@ def _check_settings(state: State, body: NamespaceIn | NamespaceChange) -> None:
     if body.embedder not in (None, state.embedder):
         raise InvalidInput("embedder", f"this service embeds with {state.embedder!r}, not with {body.embedder!r}")
     if body.weights is not None:
-        state.searcher.check_weights(body.weights.model_dump(exclude_none=True))
+        state.searcher.check_options({"weights": body.weights.model_dump(exclude_none=True)})
 
 
 @router.post("/tenants/{tenant}/keys", status_code=201, response_model=NewKeyOut, responses=GONE)

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from service.api.fields import WHOLE, Moment, Name, Namespace, Strict
-from service.api.schemas import Weights
+from service.api.ranking_schemas import Weights
 from service.stores.keys import ADMIN, SCOPES, NewKey
 from service.stores.tenants import NAME
 

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
-from service.model import Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
+from service.model import Adjustment, Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
 
 
 class JSON(Response):
@@ -30,15 +30,25 @@ class StepOut(BaseModel):
 
 
 class ContributionOut(BaseModel):
-    """What one tier gave to one result. `weight` and `rule` come with `explain: true`."""
+    """What one tier gave to one result. `weight`, `share` and `rule` come with `explain: true`."""
 
     rank: int
     raw: float
     normalised: float
     contribution: float
     weight: float | None = None
+    share: float | None = None
     rule: str | None = None
     path: list[StepOut] | None = None
+
+
+class AdjustmentOut(BaseModel):
+    """One step after the sum of the contributions: `score = score * multiply + add`."""
+
+    name: str
+    multiply: float
+    add: float
+    inputs: dict[str, float | str]
 
 
 class DocumentOut(BaseModel):
@@ -73,11 +83,12 @@ class LinkedDocumentOut(DocumentOut):
 
 
 class ResultOut(DocumentOut):
-    """One result: a document, its score, and where the score comes from."""
+    """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
     source: Literal["search"]
     tiers: dict[str, ContributionOut]
+    adjustments: list[AdjustmentOut] | None = None
 
 
 class TierOut(BaseModel):
@@ -219,7 +230,8 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
-    return document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
 
 
 def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:
@@ -230,10 +242,14 @@ def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:
         "contribution": share.contribution,
     }
     if explain:
-        body |= {"weight": share.weight, "rule": share.rule}
+        body |= {"weight": share.weight, "share": share.share, "rule": share.rule}
     if share.path:
         body["path"] = [{"via": s.via, "to": s.to, "strength": s.strength} for s in share.path]
     return body
+
+
+def _adjustment(step: Adjustment) -> dict[str, Any]:
+    return {"name": step.name, "multiply": step.multiply, "add": step.add, "inputs": step.inputs}
 
 
 def _tier(answer: TierAnswer) -> dict[str, Any]:

@@ -42,7 +42,6 @@ class State:
     embedder: str
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
-    pool_use: Callable[[], tuple[int, int, int]]
     samples: Samples
     rates: Rates
     search_timeout_max_ms: int

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import metrics
 from service.api.answers import JSON
@@ -54,17 +54,13 @@ async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:
 
 @router.get("/metrics", response_class=Response)
 async def prometheus(state: StateDep) -> Response:
-    """For Prometheus. The backlog and the pool are looked at when asked for."""
+    """For Prometheus. The backlog is counted when asked for."""
     owed = await _owed(state)
     for sink in SINKS:
         metrics.INDEX_BACKLOG.labels(sink).set(owed[sink].documents)
         metrics.INDEX_REFUSED.labels(sink).set(owed[sink].refused)
         metrics.INDEX_LAG.labels(sink).set(owed[sink].lag_s)
-    used, idle, limit = state.pool_use()
-    metrics.POOL_CONNECTIONS.labels("used").set(used)
-    metrics.POOL_CONNECTIONS.labels("idle").set(idle)
-    metrics.POOL_LIMIT.set(limit)
-    return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+    return Response(await asyncio.to_thread(metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _owed(state: State) -> Mapping[str, Owed]:

@@ -12,7 +12,8 @@ from service.api.deps import Reader, State, StateDep
 from service.api.fields import Namespaces, SomeQueryText
 from service.api.handlers import PROBLEMS
 from service.api.limits import AtMost
-from service.api.schemas import SearchIn, Weights
+from service.api.ranking_schemas import Weights
+from service.api.schemas import SearchIn
 from service.errors import InvalidInput
 from service.stores.keys import Caller
 

@@ -25,7 +25,7 @@ MAX_WEIGHT = 1e6
 def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -> Plan:
     """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
     return Plan(
-        weights=asked_weights(query.weights or {}, defaults),
+        weights=asked_weights(query.ranking.weights, defaults),
         candidates=_depth(query.limit, query.filter),
         timeout_ms=timeout_ms if query.timeout_ms is None else query.timeout_ms,
     )

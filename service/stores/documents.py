@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from service.errors import Forbidden
-from service.model import Document, Edge, Filter, Hit, Neighbor, Reach
+from service.model import Document, Edge, Facts, Filter, Hit, Neighbor, Reach
 from service.ranking.typed import Typed
 from service.stores import epochs
 from service.stores.filters import Condition, traits_of
@@ -114,6 +114,7 @@ SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version
 _GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
 _LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
 _FETCH = "SELECT * FROM documents_by_id($1, $2, $3, $4, $5)"
+_FACTS = "SELECT * FROM facts_by_id($1, $2, $3, $4, $5, $6)"
 _NAMESPACES = """
 SELECT n.name FROM namespaces n
 WHERE n.tenant_id = $1 AND ($2::text[] IS NULL OR n.name = ANY($2::text[]))
@@ -230,6 +231,15 @@ class TenantDocuments:
         wanted = (list(ids), None if namespaces is None else list(namespaces))
         rows = await self._postgres.fetch(_FETCH, self._tenant, self._reach.project, names, *wanted)
         return {row["id"]: document_from(row) for row in rows}
+
+    async def facts(
+        self, ids: Sequence[str], namespaces: Sequence[str] | None, grouping: Sequence[str] | None = None
+    ) -> dict[str, Facts]:
+        """What is known of these documents without their content; `grouping` is a path into their metadata."""
+        names = None if self._reach.namespaces is None else list(self._reach.namespaces)
+        wanted = (list(ids), None if namespaces is None else list(namespaces), grouping and list(grouping))
+        rows = await self._postgres.fetch(_FACTS, self._tenant, self._reach.project, names, *wanted)
+        return {row[0]: Facts(*row[1:]) for row in rows}
 
     async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
         """A page in order of id, starting behind `after`."""
