@@ -119,3 +119,10 @@ def test_the_sum_and_the_proportions_survive_any_loss(weights: dict[str, float],
     assert sum(shared.values()) == pytest.approx(sum(weights.values()))
     growth = {shared[tier] / weights[tier] for tier in answered}
     assert max(growth) == pytest.approx(min(growth))
+
+
+def test_to_require_a_tier_that_is_not_asked_is_refused() -> None:
+    off = RankingOptions(weights={"graph": 0})
+    query = Query(Reach("t"), "q", ("default",), ranking=off, require=("keyword", "graph"))
+    with pytest.raises(InvalidInput, match="require: graph would not be asked"):
+        make_plan(query, DEFAULTS, timeout_ms=1)
