@@ -134,6 +134,14 @@ async def test_an_opened_result_adds_up_and_draws_the_walk_that_found_it(visit: 
     await expect(page.locator(f"{RESULT} .title").first).to_have_text(name)
 
 
+async def test_what_matches_is_marked(visit: Open, sample_key: str) -> None:
+    page = await visit("/", sample_key)
+    await search(page, "boom hinge")
+    first = page.locator(RESULT).first
+    await expect(first.locator(".title mark")).to_have_text(["Boom", "hinge"])
+    await expect(first.locator(".text mark").first).to_have_text("hinge")
+
+
 async def test_what_is_being_typed_is_completed(visit: Open, sample_key: str) -> None:
     page = await visit("/", sample_key)
     await search(page, "margue")
@@ -201,6 +209,7 @@ async def test_what_documents_hold_is_shown_as_text(visit: Open, braid: Running)
     await result.locator(".title").click()
     await expect(result.locator("svg")).to_be_visible()
     await expect(result.locator(".text")).to_contain_text(HOSTILE)
+    await expect(result.locator(".text mark").first).to_have_text("wombat")
     await page.evaluate("new Promise((done) => setTimeout(done, 200))")  # an image that fails says so a moment later
     assert await page.title() == "Braid"
     assert await page.locator("#answer img, #answer script, #pickers img").count() == 0
