@@ -175,8 +175,6 @@ class RankingOptions:
     group_by: GroupOptions | None = None
     strict: bool = False
     min_confidence: float = 0.0
-    high: float = 0.7
-    medium: float = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +194,10 @@ class Query:
     vector: tuple[float, ...] | None = None
     explain: bool = False
     allow_degraded: bool = True
+    require: tuple[str, ...] = ()
     timeout_ms: int | None = None
     ranker: str | None = None
+    highlight: bool = False
 
     @property
     def tenant(self) -> str:
@@ -304,11 +304,22 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Highlight:
+    """HTML of a title and of the best parts of a content: escaped, but for the marks around what matched."""
+
+    title: str
+    content: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A ranked candidate with its document."""
 
     document: Document
     ranked: Ranked
+    confidence: float = 0.0
+    badge: str = "LOW"
+    highlight: Highlight | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,10 @@ def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -
     """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
     weights = asked_weights(query.ranking.weights, defaults)
     scaled = question_weights(weights, query.text, query.ranking.shaping)
+    weights = {tier: weight for tier, weight in scaled.items() if weight > 0} or weights
+    _check_required(query.require, weights)
     return Plan(
-        weights={tier: weight for tier, weight in scaled.items() if weight > 0} or weights,
+        weights=weights,
         candidates=_depth(query.limit, query.filter),
         timeout_ms=timeout_ms if query.timeout_ms is None else query.timeout_ms,
     )
@@ -65,6 +67,13 @@ def _check(tier: str, weight: float, defaults: Mapping[str, float]) -> None:
         raise InvalidInput("weights", f"no tier is called {tier!r}; there are {', '.join(defaults)}")
     if weight != 0 and not MIN_WEIGHT <= weight <= MAX_WEIGHT:
         raise InvalidInput(f"weights.{tier}", f"must be 0, or from {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}")
+
+
+def _check_required(required: Collection[str], weights: Mapping[str, float]) -> None:
+    """A tier that is not asked cannot answer: to require it is a mistake, not an outage."""
+    off = [tier for tier in required if tier not in weights]
+    if off:
+        raise InvalidInput("require", f"{', '.join(off)} would not be asked here: give it a weight above 0")
 
 
 def _depth(limit: int, chosen: Filter) -> int:

@@ -37,7 +37,8 @@ def needs_facts(options: RankingOptions) -> bool:
     shaping = options.shaping
     of_documents = (shaping.title_boost, shaping.confidence, shaping.priority, shaping.recency, shaping.access)
     blends = shaping.long_document_penalty and (shaping.blend or shaping.question_blend)
-    return bool(any(of_documents) or blends or shaping.type_boost or shaping.affinity)
+    cuts = options.type_cap or options.group_by
+    return bool(any(of_documents) or blends or shaping.type_boost or shaping.affinity or cuts)
 
 
 def shape(ranking: Ranking, facts: Mapping[str, Facts] | None, query: Query, now: datetime) -> Ranking:

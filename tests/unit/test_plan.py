@@ -127,3 +127,10 @@ def test_what_found_nothing_has_nothing_to_say() -> None:
     assert speaking([found, *silent]) == ["keyword"]
     assert speaking(silent) == ["vector"], "where none found anything, those that answered keep their weights"
     assert speaking([]) == []
+
+
+def test_to_require_a_tier_that_is_not_asked_is_refused() -> None:
+    off = RankingOptions(weights={"graph": 0})
+    query = Query(Reach("t"), "q", ("default",), ranking=off, require=("keyword", "graph"))
+    with pytest.raises(InvalidInput, match="require: graph would not be asked"):
+        make_plan(query, DEFAULTS, timeout_ms=1)
