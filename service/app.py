@@ -28,14 +28,17 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_completing, keep_counting
+from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
+from service.stores.backlog import Admission, Backlog
+from service.stores.bell import Bell
 from service.stores.completions import Completions
+from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
@@ -53,6 +56,7 @@ from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.worker import GraphSink, Sink, VectorSink, Worker
 
 if TYPE_CHECKING:
     from service.stores.oidc import Tokens, Trust
@@ -135,11 +139,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         timeout_ms=settings.search_timeout_max_ms,
     )
     stack.push_async_callback(graph.close)
-    workers = [
-        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
-        for sink in (VectorSink(vectors, embedder), GraphSink(graph))
-    ]
-    await _run([worker.run() for worker in workers], stack)
+    bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
@@ -156,7 +156,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
     tally = Tally()
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
-    writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
+    backlog, tenants = Backlog(postgres), Tenants(postgres)
+    admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
+    writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
     state = State(
         searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
@@ -172,6 +174,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
         samples=samples,
+        queue=backlog,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -183,6 +186,25 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         wait_timeout_ms=settings.wait_timeout_ms,
     )
     return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sink], stack: AsyncExitStack) -> Bell:
+    """Workers for those sinks that this process is to bring up to date, and what wakes them."""
+    workers = [
+        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
+        for sink in sinks
+        if sink.name in settings.index_sinks.split()
+        for _ in range(settings.index_workers)
+    ]
+
+    def wake() -> None:
+        for worker in workers:
+            worker.wake()
+
+    bell = Bell(postgres, wake)
+    await _run([bell.keep_ringing(), *([bell.keep_listening()] if workers else [])], stack)
+    await _run([worker.run() for worker in workers], stack)
+    return bell
 
 
 async def _keep_showing_pool(postgres: Postgres) -> None:
@@ -236,7 +258,8 @@ async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncE
     await check_applied(postgres)
     await roles.refuse_powerful(postgres)
     if settings.postgres_url is None:
-        await dirty.release_all(postgres)  # the data folder is ours alone: a claim left here is of a dead process
+        # The data folder is ours alone: claims left here are of a process that is dead.
+        await dirty.release_all(postgres, SINKS)
     return postgres
 
 

@@ -165,6 +165,7 @@ class Query:
     require: tuple[str, ...] = ()
     timeout_ms: int | None = None
     ranker: str | None = None
+    highlight: bool = False
 
     @property
     def tenant(self) -> str:
@@ -271,11 +272,20 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Highlight:
+    """HTML of a title and of the best parts of a content: escaped, but for the marks around what matched."""
+
+    title: str
+    content: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A ranked candidate with its document."""
 
     document: Document
     ranked: Ranked
+    highlight: Highlight | None = None
 
 
 @dataclass(frozen=True, slots=True)

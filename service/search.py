@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from service import metrics
 from service.errors import Degraded, InvalidInput
+from service.highlighting import highlighted
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.fusion import fuse
 from service.ranking.options import Layer, settle
@@ -75,6 +76,8 @@ class Searcher:
         facts = await budget.store(known_facts(documents, ranking, query))
         ranking = shape(ranking, facts, query)
         results = await budget.store(page(documents, ranking, query))
+        if query.highlight:
+            results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(
             results=tuple(results),
             answers={a.tier: a for a in answers} | self._skipped(plan.weights),

@@ -94,4 +94,13 @@ class Settings(Limits, BaseSettings):
     stats_keep_hours: int = Field(168, ge=1, le=8760, description="hours that samples for /v1/stats are kept")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
+    index_sinks: str = Field(
+        "vector graph",
+        pattern="^(vector|graph)?( (vector|graph))?$",
+        description="indexes this process brings up to date; empty for none, where others do",
+    )
+    index_workers: int = Field(1, ge=1, le=16, description="workers for each of these indexes")
+    index_backlog_max: int = Field(
+        50_000, ge=100, le=100_000_000, description="documents that may wait for an index before writes are refused"
+    )
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

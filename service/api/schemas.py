@@ -164,6 +164,7 @@ class SearchIn(RankingIn):
     keyword: KeywordIn | None = None
     vector: Vector | None = Field(None, description="your own query vector, of the service's dimension")
     explain: Truth = False
+    highlight: Truth = Field(False, description="adds fragments of each result as HTML, with the matches marked")
     allow_degraded: Truth = True
     require: list[Literal["keyword", "vector", "graph"]] = Field(
         default_factory=list, max_length=3, description="tiers without which the answer is a 503"
@@ -189,6 +190,7 @@ class SearchIn(RankingIn):
             filter=self.filter.to_filter(),
             vector=None if self.vector is None else tuple(self.vector),
             explain=self.explain,
+            highlight=self.highlight,
             allow_degraded=self.allow_degraded,
             require=tuple(dict.fromkeys(self.require)),
             ranker=None if self.keyword is None else self.keyword.ranker,

@@ -44,10 +44,18 @@ async def search_by_url(
         float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the graph tier's weight")
     ] = None,
     explain: bool = False,
+    highlight: bool = False,
 ) -> JSON:
     """The same search for links and quick looks; everything else wants the POST."""
     weights = Weights(keyword=keyword, vector=vector, graph=graph)
-    body = SearchIn(query=q, limit=limit, include_namespaces=namespace, weights=weights, explain=explain)
+    body = SearchIn(
+        query=q,
+        limit=limit,
+        include_namespaces=namespace,
+        weights=weights,
+        explain=explain,
+        highlight=highlight,
+    )
     return await _answer(body, request, state, caller)
 
 
