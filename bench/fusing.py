@@ -6,7 +6,7 @@ import random
 import time
 
 from service.model import TIERS, Hit, Status, TierAnswer
-from service.ranking.fusion import FUSIONS
+from service.ranking.fusion import fuse
 from service.ranking.plan import CANDIDATES
 
 PAGE = 20
@@ -20,7 +20,7 @@ def fusing_ms(hits: int = CANDIDATES, times: int = 500) -> list[float]:
     taken: list[float] = []
     for _ in range(times):
         started = time.perf_counter()
-        FUSIONS["weighted"](answers, _WEIGHTS)[:PAGE]
+        fuse(answers, _WEIGHTS)[:PAGE]
         taken.append((time.perf_counter() - started) * 1000)
     return taken
 

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +28,17 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_completing, keep_counting
+from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
+from service.stores.backlog import Admission, Backlog
+from service.stores.bell import Bell
 from service.stores.completions import Completions
+from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
@@ -48,9 +51,12 @@ from service.stores.tenants import Tenants
 from service.stores.words import BM25, Corpora, Weighing, best_ranker
 from service.tally import Tally
 from service.tiers import Tier
+from service.tiers.breaker import BreakerPolicy
 from service.tiers.graph import GraphTier
+from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.worker import GraphSink, Sink, VectorSink, Worker
 
 if TYPE_CHECKING:
     from service.stores.oidc import Tokens, Trust
@@ -133,11 +139,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         timeout_ms=settings.search_timeout_max_ms,
     )
     stack.push_async_callback(graph.close)
-    workers = [
-        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
-        for sink in (VectorSink(vectors, embedder), GraphSink(graph))
-    ]
-    await _run([worker.run() for worker in workers], stack)
+    bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
@@ -147,13 +149,18 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
+    guards = _guards(tiers, settings)
+    for guard in guards:
+        stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
     tally = Tally()
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
-    writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
+    backlog, tenants = Backlog(postgres), Tenants(postgres)
+    admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
+    writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
     state = State(
-        searcher=Searcher(postgres, tiers, embedder.default_weights, settings.search_timeout_ms, tally),
+        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
         completions=completions,
         keys=keys,
@@ -163,9 +170,11 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         key_desk=KeyDesk(tenants, keys),
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
+        circuits=lambda: {guard.name: guard.circuit.value for guard in guards},
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
         samples=samples,
+        queue=backlog,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -177,6 +186,25 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         wait_timeout_ms=settings.wait_timeout_ms,
     )
     return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sink], stack: AsyncExitStack) -> Bell:
+    """Workers for those sinks that this process is to bring up to date, and what wakes them."""
+    workers = [
+        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
+        for sink in sinks
+        if sink.name in settings.index_sinks.split()
+        for _ in range(settings.index_workers)
+    ]
+
+    def wake() -> None:
+        for worker in workers:
+            worker.wake()
+
+    bell = Bell(postgres, wake)
+    await _run([bell.keep_ringing(), *([bell.keep_listening()] if workers else [])], stack)
+    await _run([worker.run() for worker in workers], stack)
+    return bell
 
 
 async def _keep_showing_pool(postgres: Postgres) -> None:
@@ -230,7 +258,8 @@ async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncE
     await check_applied(postgres)
     await roles.refuse_powerful(postgres)
     if settings.postgres_url is None:
-        await dirty.release_all(postgres)  # the data folder is ours alone: a claim left here is of a dead process
+        # The data folder is ours alone: claims left here are of a process that is dead.
+        await dirty.release_all(postgres, SINKS)
     return postgres
 
 
@@ -274,6 +303,32 @@ def _vector_store(settings: Settings, dimension: int) -> VectorStore:
         dimension,
         settings.search_timeout_max_ms / 1000,
     )
+
+
+def _guards(tiers: Sequence[Tier], settings: Settings) -> list[Guard]:
+    """Each tier with its own share of the time, its own bound and its own breaker."""
+    breaker = BreakerPolicy(
+        calls=settings.breaker_calls,
+        window_s=settings.breaker_window_s,
+        failure_rate=settings.breaker_failure_rate,
+        min_calls=settings.breaker_min_calls,
+        open_s=settings.breaker_open_ms / 1000,
+        probes=settings.breaker_probes,
+        probe_s=settings.breaker_probe_ms / 1000,
+    )
+    shares = {"keyword": settings.keyword_share, "vector": settings.vector_share, "graph": settings.graph_share}
+    return [
+        Guard(
+            tier,
+            GuardPolicy(
+                share=shares[tier.name],
+                concurrency=settings.tier_concurrency,
+                patience_ms=settings.search_timeout_ms * shares[tier.name] / 2,
+                breaker=breaker,
+            ),
+        )
+        for tier in tiers
+    ]
 
 
 async def _ranker(postgres: Postgres) -> str:

@@ -53,7 +53,14 @@ TIER_HITS = _counter("braid_tier_hits_total", "Results returned to callers that 
 TIER_UNIQUE_HITS = _counter(
     "braid_tier_unique_hits_total", "Results returned that no other tier had found.", "tenant", "tier"
 )
-TIER_DROPPED = _counter("braid_tier_dropped_total", "Hits dropped for a score that is not a number.", "tier")
+TIER_DROPPED = _counter("braid_tier_dropped_total", "Hits dropped for an id or a score that cannot be.", "tier")
+TIER_VANISHED = _counter(
+    "braid_tier_vanished_total", "Hits of documents that are gone, or are not the tenant's.", "tier"
+)
+TIER_CIRCUIT = _gauge(
+    "braid_tier_circuit", "Whether a tier is asked: 0 closed, 1 half-open, 2 open.", "tier", several="livemax"
+)
+TIER_PROBES = _counter("braid_tier_probes_total", "Questions to a tier whose circuit was open.", "tier", "status")
 TENANTS_WITHOUT_LABEL = _counter(
     "braid_tenant_label_overflow_total", "Searches counted under `_other`, as 100 tenants have a label already."
 )

@@ -113,20 +113,59 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class FusionOptions:
+    """How the tiers' answers become one: see `ranking/fusion.py` and `ranking/normalise.py`.
+
+    Without a normaliser the method's own is taken. `bounds` are lowest and highest scores by tier, for the normalisers
+    that need them.
+    """
+
+    method: str = "weighted"
+    normaliser: str | None = None
+    k: int = 60
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapingOptions:
+    """What may move a candidate after fusion: see `ranking/shaping.py`. Everything is off by default."""
+
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankingOptions:
+    """Everything that decides the order and the cut, settled: the caller's own over its namespace's, its tenant's and
+    the service's. `weights` go over the embedder's own, tier by tier.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    profile: str | None = None
+    fusion: FusionOptions = FusionOptions()
+    shaping: ShapingOptions = ShapingOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """One search, as validated. `namespaces` are those to look into; None means all that the tenant has."""
+    """One search, as validated. `namespaces` are those to look into; None means all that the tenant has.
+
+    `options` are the caller's own wishes for the ranking, as sent; `ranking` is what they come to over the defaults.
+    """
 
     reach: Reach
     text: str
     namespaces: tuple[str, ...] | None
     limit: int = 10
-    weights: Mapping[str, float] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ranking: RankingOptions = RankingOptions()
     filter: Filter = Filter()
     vector: tuple[float, ...] | None = None
     explain: bool = False
     allow_degraded: bool = True
+    require: tuple[str, ...] = ()
     timeout_ms: int | None = None
     ranker: str | None = None
+    highlight: bool = False
 
     @property
     def tenant(self) -> str:
@@ -173,24 +212,54 @@ class TierAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One tier's share in one result: `contribution == weight * normalised`."""
+    """One tier's share in one result: `contribution == weight * share`, where the method makes the share of the rank
+    and of the normalised score. `rule` says how the latter came to be.
+    """
 
     rank: int
     raw: float
     normalised: float
     weight: float
+    share: float
     contribution: float
     rule: str
     path: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class Adjustment:
+    """One step after the sum: `score = score * multiply + add`. `inputs` are what the two were made of."""
+
+    name: str
+    multiply: float
+    add: float
+    inputs: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
-    """One fused candidate: `score` is the exact sum of its tiers' contributions."""
+    """One candidate: `score` is the exact sum of its tiers' contributions, taken through the adjustments in order."""
 
     id: str
     score: float
     tiers: Mapping[str, Contribution]
+    adjustments: tuple[Adjustment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a candidate's document without its content: what shaping and cutting look at."""
+
+    namespace: str
+    title: str = ""
+    length: int = 0
+    type: str | None = None
+    confidence: float | None = None
+    priority: int | None = None
+    created_at: datetime | None = None
+    cycle: float | None = None
+    group: str | None = None
+    accesses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +272,20 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Highlight:
+    """HTML of a title and of the best parts of a content: escaped, but for the marks around what matched."""
+
+    title: str
+    content: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A ranked candidate with its document."""
 
     document: Document
     ranked: Ranked
+    highlight: Highlight | None = None
 
 
 @dataclass(frozen=True, slots=True)

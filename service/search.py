@@ -1,4 +1,7 @@
-"""One search, end to end: plan, ask the tiers at once, fuse, cut, hydrate. It reads top to bottom."""
+"""One search, end to end, in stages. It reads top to bottom, and each stage gives the next one what it needs:
+
+settle -> plan -> ask -> weigh -> fuse -> facts -> shape -> cut -> page
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from service import metrics
 from service.errors import Degraded, InvalidInput
-from service.model import Document, Found, Query, Ranked, SearchResult, Status, TierAnswer
-from service.ranking.fusion import FUSIONS
+from service.highlighting import highlighted
+from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
+from service.ranking.fusion import fuse
+from service.ranking.options import Layer, settle
 from service.ranking.plan import asked_weights, effective_weights, make_plan
+from service.ranking.shaping import needs_facts, shape
+from service.ranking.woven import Ranking
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.tally import Tally
-from service.tiers import Tier
-from service.tiers.guard import ask
+from service.tiers.deadline import Budget
+from service.tiers.guard import Guard
 
 
 class Searcher:
@@ -24,7 +32,7 @@ class Searcher:
     def __init__(
         self,
         postgres: Postgres,
-        tiers: Sequence[Tier],
+        tiers: Sequence[Guard],
         default_weights: Mapping[str, float],
         timeout_ms: int,
         tally: Tally,
@@ -48,42 +56,56 @@ class Searcher:
         self._tally.answered(query.tenant, result)
         return result
 
-    def check_weights(self, weights: Mapping[str, float]) -> None:
+    def check_options(self, options: Layer) -> None:
         """Refuses what no search could use."""
-        asked_weights(weights, self._default_weights)
+        asked_weights(settle([options]).weights, self._default_weights)
 
     async def _search(self, query: Query) -> SearchResult:
-        started = time.perf_counter()
+        budget = Budget(query.timeout_ms or self._timeout_ms)
         documents = TenantDocuments(self._postgres, query.reach)
-        query = replace(query, namespaces=await place(documents, query))
-        query = replace(query, weights=await chosen_weights(documents, query))
+        query = await budget.store(self._settled(documents, query))
         plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
         answers, namespaces = await asyncio.gather(
-            self._ask(query, plan.weights, plan.candidates, plan.timeout_ms), names(documents, query)
+            self._ask(query, plan.weights, plan.candidates, budget.asking_ms), budget.store(names(documents, query))
         )
         self._tally.asked(query.tenant, answers)
         missing = [a.tier for a in answers if not a.status.answered]
-        if missing and not query.allow_degraded:
-            raise Degraded(missing)
+        refuse_degraded(query, missing)
         weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
-        ranked = FUSIONS["weighted"](answers, weights)
-        results = await hydrate(documents, ranked, query)
+        ranking = fuse(answers, weights, query.ranking.fusion)
+        facts = await budget.store(known_facts(documents, ranking, query))
+        ranking = shape(ranking, facts, query)
+        results = await budget.store(page(documents, ranking, query))
+        if query.highlight:
+            results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(
             results=tuple(results),
             answers={a.tier: a for a in answers} | self._skipped(plan.weights),
             weights=weights,
             namespaces=namespaces,
             degraded=bool(missing),
-            took_ms=(time.perf_counter() - started) * 1000,
+            took_ms=budget.spent_ms,
         )
 
-    async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, timeout_ms: int) -> list[TierAnswer]:
+    async def _settled(self, documents: TenantDocuments, query: Query) -> Query:
+        """Where to look, and how to rank: the caller's options over the defaults."""
+        query = replace(query, namespaces=await place(documents, query))
+        return replace(query, ranking=settle([await namespace_defaults(documents, query), query.options]))
+
+    async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, left_ms: float) -> list[TierAnswer]:
         if query.namespaces == ():
             return [TierAnswer(name, Status.EMPTY) for name in asked]
-        return await asyncio.gather(*(ask(self._tiers[name], query, limit, timeout_ms) for name in asked))
+        return await asyncio.gather(*(self._tiers[name].ask(query, limit, left_ms) for name in asked))
 
     def _skipped(self, asked: Mapping[str, float]) -> dict[str, TierAnswer]:
         return {name: TierAnswer(name, Status.SKIPPED, reason="weight 0") for name in self._tiers if name not in asked}
+
+
+def refuse_degraded(query: Query, missing: Sequence[str]) -> None:
+    """Some callers would rather have no answer than one without a tier."""
+    needed = missing if not query.allow_degraded else [tier for tier in missing if tier in query.require]
+    if needed:
+        raise Degraded(needed)
 
 
 async def place(documents: TenantDocuments, query: Query) -> tuple[str, ...] | None:
@@ -103,14 +125,21 @@ async def names(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
     return tuple(await documents.namespaces()) or ("default",)
 
 
-async def chosen_weights(documents: TenantDocuments, query: Query) -> Mapping[str, float] | None:
-    """The query's own weights, or its namespace's, where it goes over exactly one."""
-    if query.weights or query.namespaces is None or len(query.namespaces) != 1:
-        return query.weights
-    return await documents.weights(query.namespaces[0])
+async def namespace_defaults(documents: TenantDocuments, query: Query) -> Layer:
+    """The defaults of the query's namespace, where it goes over exactly one and brings no weights of its own."""
+    if query.options.get("weights") or query.namespaces is None or len(query.namespaces) != 1:
+        return {}
+    return {"weights": await documents.weights(query.namespaces[0]) or {}}
 
 
-async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:
+async def known_facts(documents: TenantDocuments, ranking: Ranking, query: Query) -> Mapping[str, Facts] | None:
+    """What shaping looks at, of all candidates in one round trip; None, and no time lost, where it looks at nothing."""
+    if not needs_facts(query.ranking) or not ranking:
+        return None
+    return await documents.facts(ranking.base, query.namespaces)
+
+
+async def page(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:
     """The first `limit` candidates that PostgreSQL still knows. A stale or foreign hit vanishes here, and the next
     one moves up, so a page is never short for that reason.
     """
@@ -119,6 +148,13 @@ async def hydrate(documents: TenantDocuments, ranked: Sequence[Ranked], query: Q
         some = ranked[start : start + query.limit]
         known: Mapping[str, Document] = await documents.fetch([r.id for r in some], query.namespaces)
         results += [Found(known[r.id], r) for r in some if r.id in known]
+        count_vanished([r for r in some if r.id not in known])
         if len(results) >= query.limit:
             break
     return results[: query.limit]
+
+
+def count_vanished(gone: Sequence[Ranked]) -> None:
+    """A tier may be a moment behind; one that stays behind shows here."""
+    for tier in (name for each in gone for name in each.tiers):
+        metrics.TIER_VANISHED.labels(tier).inc()

@@ -62,8 +62,19 @@ class Settings(Limits, BaseSettings):
     embedder_api_key: SecretStr | None = Field(None, description="bearer token sent to an http: embedder")
     embedder_dimension: int | None = Field(None, ge=1, le=8192, description="required for none; else a check")
 
-    search_timeout_ms: int = Field(1000, ge=10, le=30_000, description="time each tier has, where a search names none")
+    search_timeout_ms: int = Field(1000, ge=10, le=30_000, description="time a search has, where it names none")
     search_timeout_max_ms: int = Field(10_000, ge=10, le=60_000, description="most that a search's timeout_ms gets")
+    keyword_share: float = Field(0.8, ge=0.05, le=1, description="part of a search's time that the keyword tier has")
+    vector_share: float = Field(0.8, ge=0.05, le=1, description="the same of the vector tier, embedding included")
+    graph_share: float = Field(0.8, ge=0.05, le=1, description="the same of the graph tier")
+    tier_concurrency: int = Field(16, ge=1, le=1000, description="questions that a tier works on at once")
+    breaker_calls: int = Field(20, ge=1, le=10_000, description="calls to a tier that its breaker looks back on")
+    breaker_window_s: float = Field(30, ge=1, le=3600, description="seconds after which it forgets a call")
+    breaker_min_calls: int = Field(10, ge=1, le=10_000, description="calls below which it does not judge")
+    breaker_failure_rate: float = Field(0.5, ge=0.01, le=1, description="part of them that failed when it opens")
+    breaker_open_ms: int = Field(1000, ge=10, le=600_000, description="pause before an open breaker tries its tier")
+    breaker_probes: int = Field(2, ge=1, le=100, description="probes that must succeed before it closes")
+    breaker_probe_ms: int = Field(1000, ge=10, le=60_000, description="time that one probe has")
     keyword_candidates: int = Field(1000, ge=100, le=100_000, description="documents a keyword search aims to score")
     keyword_title_weight: float = Field(2.0, ge=0.1, le=10, description="a word of the title counts as so many")
     keyword_tag_weight: float = Field(1.0, ge=0.1, le=10, description="a word of a tag counts as so many")
@@ -83,4 +94,13 @@ class Settings(Limits, BaseSettings):
     stats_keep_hours: int = Field(168, ge=1, le=8760, description="hours that samples for /v1/stats are kept")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
+    index_sinks: str = Field(
+        "vector graph",
+        pattern="^(vector|graph)?( (vector|graph))?$",
+        description="indexes this process brings up to date; empty for none, where others do",
+    )
+    index_workers: int = Field(1, ge=1, le=16, description="workers for each of these indexes")
+    index_backlog_max: int = Field(
+        50_000, ge=100, le=100_000_000, description="documents that may wait for an index before writes are refused"
+    )
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from service.model import Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
+from service.model import Adjustment, Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
 
 
 class JSON(Response):
@@ -30,15 +31,25 @@ class StepOut(BaseModel):
 
 
 class ContributionOut(BaseModel):
-    """What one tier gave to one result. `weight` and `rule` come with `explain: true`."""
+    """What one tier gave to one result. `weight`, `share` and `rule` come with `explain: true`."""
 
     rank: int
     raw: float
     normalised: float
     contribution: float
     weight: float | None = None
+    share: float | None = None
     rule: str | None = None
     path: list[StepOut] | None = None
+
+
+class AdjustmentOut(BaseModel):
+    """One step after the sum of the contributions: `score = score * multiply + add`."""
+
+    name: str
+    multiply: float
+    add: float
+    inputs: dict[str, float | str]
 
 
 class DocumentOut(BaseModel):
@@ -72,12 +83,21 @@ class LinkedDocumentOut(DocumentOut):
     links: list[LinkOut]
 
 
+class HighlightOut(BaseModel):
+    """HTML, in which `<mark>` is the only tag: the title, and the best parts of the content."""
+
+    title: str
+    content: list[str]
+
+
 class ResultOut(DocumentOut):
-    """One result: a document, its score, and where the score comes from."""
+    """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
     source: Literal["search"]
     tiers: dict[str, ContributionOut]
+    adjustments: list[AdjustmentOut] | None = None
+    highlight: HighlightOut | None = None
 
 
 class TierOut(BaseModel):
@@ -123,10 +143,11 @@ class PageOut(BaseModel):
 
 
 class ItemOut(BaseModel):
-    """What became of one item of a bulk call."""
+    """What became of one item of a bulk call. `version` is that of a document."""
 
     id: str | None
     status: Literal["created", "updated", "unchanged", "error"]
+    version: int | None = None
     error: str | None = None
 
 
@@ -150,7 +171,52 @@ class WrittenOut(BaseModel):
 
     id: str
     status: Literal["created", "updated", "unchanged"]
+    version: int
     visible: bool | None = None
+
+
+class GoneOut(BaseModel):
+    """A deletion that some tier has not applied within the time limit."""
+
+    id: str
+    status: Literal["deleted"]
+    version: int
+    visible: bool
+
+
+class TierStatusOut(BaseModel):
+    """The version that a tier is to have, and the one it has. `error` is why it was refused, to be tried again then."""
+
+    wanted: int
+    applied: int
+    error: str | None = None
+    next_try: datetime | None = None
+
+
+class StatusOut(BaseModel):
+    """How far a document is on its way into the tiers. `version` is absent once it is deleted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "note-3",
+                    "version": 118,
+                    "visible": False,
+                    "tiers": {
+                        "keyword": {"wanted": 118, "applied": 118},
+                        "vector": {"wanted": 118, "applied": 118},
+                        "graph": {"wanted": 118, "applied": 97},
+                    },
+                }
+            ]
+        }
+    )
+
+    id: str
+    version: int | None = None
+    visible: bool
+    tiers: dict[str, TierStatusOut]
 
 
 class NeighborOut(BaseModel):
@@ -201,6 +267,17 @@ def document_body(document: Document) -> dict[str, Any]:
     }
 
 
+def status_body(id: str, document: Document | None, sinks: Mapping[str, Mapping[str, Any]]) -> StatusOut:
+    """The keyword tier is PostgreSQL itself: it has what was written, or has forgotten it, at once."""
+    version = document.version if document else max(sink["wanted"] for sink in sinks.values())
+    tiers = {"keyword": TierStatusOut(wanted=version, applied=version)}
+    for name, sink in sinks.items():
+        shown = {key: sink[key] for key in ("wanted", "applied", "error")}
+        tiers[name] = TierStatusOut(**shown, next_try=sink["next_try"] if sink["error"] else None)
+    visible = all(tier.applied >= tier.wanted for tier in tiers.values())
+    return StatusOut(id=id, version=document.version if document else None, visible=visible, tiers=tiers)
+
+
 def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict[str, Any]:
     return {
         "results": [_result(found, explain) for found in result.results],
@@ -219,7 +296,10 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
-    return document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    if found.highlight is not None:
+        body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
+    return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
 
 
 def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:
@@ -230,10 +310,14 @@ def _contribution(share: Contribution, explain: bool) -> dict[str, Any]:
         "contribution": share.contribution,
     }
     if explain:
-        body |= {"weight": share.weight, "rule": share.rule}
+        body |= {"weight": share.weight, "share": share.share, "rule": share.rule}
     if share.path:
         body["path"] = [{"via": s.via, "to": s.to, "strength": s.strength} for s in share.path]
     return body
+
+
+def _adjustment(step: Adjustment) -> dict[str, Any]:
+    return {"name": step.name, "multiply": step.multiply, "add": step.add, "inputs": step.inputs}
 
 
 def _tier(answer: TierAnswer) -> dict[str, Any]:

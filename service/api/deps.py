@@ -15,6 +15,7 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.backlog import Backlog
 from service.stores.completions import Completions
 from service.stores.dirty import Owed
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
@@ -40,9 +41,11 @@ class State:
     key_desk: KeyDesk
     removal: Removal
     embedder: str
+    circuits: Callable[[], Mapping[str, str]]
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
     samples: Samples
+    queue: Backlog
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int

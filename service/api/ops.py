@@ -17,6 +17,7 @@ from service.api.deps import State, StateDep
 from service.errors import BraidError
 from service.stores.dirty import Owed
 from service.stores.documents import SINKS
+from service.tiers.breaker import Circuit
 
 router = APIRouter(tags=["operations"])
 
@@ -31,13 +32,19 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", responses={503: {"description": "PostgreSQL does not answer"}})
 async def readyz(state: StateDep) -> JSON:
-    """Each engine, asked now. 503 only where PostgreSQL does not answer: without the others we still search."""
+    """Each engine, asked now. 503 only where PostgreSQL does not answer: without the others we still search.
+
+    `circuits` says which tiers are asked: one that kept failing is not, until a probe finds it well.
+    """
     names = list(state.probes)
     probes = await asyncio.gather(*(_probe(state.probes[name]) for name in names))
     engines = dict(zip(names, probes, strict=True))
     down = [name for name, engine in engines.items() if engine["status"] != "ok"]
-    status = "unavailable" if "postgres" in down else "degraded" if down else "ok"
-    return JSON({"status": status, "engines": engines}, 503 if status == "unavailable" else 200)
+    circuits = state.circuits()
+    whole = not down and all(circuit == Circuit.CLOSED for circuit in circuits.values())
+    status = "unavailable" if "postgres" in down else "ok" if whole else "degraded"
+    body = {"status": status, "engines": engines, "circuits": circuits}
+    return JSON(body, 503 if status == "unavailable" else 200)
 
 
 async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:

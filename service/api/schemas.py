@@ -24,6 +24,7 @@ from service.api.fields import (
 )
 from service.api.filters import FilterIn
 from service.api.limits import AtMost
+from service.api.ranking_schemas import RankingIn
 from service.model import Document, Edge, Query, Reach
 
 
@@ -128,24 +129,13 @@ class EdgeKey(Strict):
     type: Name | None = None
 
 
-Weight = Annotated[float, Field(strict=True, ge=0, le=1000, allow_inf_nan=False)]
-
-
-class Weights(Strict):
-    """How much each tier counts. 0 switches a tier off: it isn't asked."""
-
-    keyword: Weight | None = None
-    vector: Weight | None = None
-    graph: Weight | None = None
-
-
 class KeywordIn(Strict):
     """How the keyword tier ranks."""
 
     ranker: Literal["bm25", "ts_rank_cd"] = "bm25"
 
 
-class SearchIn(Strict):
+class SearchIn(RankingIn):
     """One search."""
 
     model_config = ConfigDict(
@@ -170,12 +160,15 @@ class SearchIn(Strict):
     limit: Annotated[int, Field(strict=True, ge=1), AtMost("max_results"), WHOLE] = 10
     namespace: Namespace | None = Field(None, description="search only here")
     include_namespaces: Namespaces | None = None
-    weights: Weights | None = None
     filter: FilterIn = Field(default_factory=FilterIn)
     keyword: KeywordIn | None = None
     vector: Vector | None = Field(None, description="your own query vector, of the service's dimension")
     explain: Truth = False
+    highlight: Truth = Field(False, description="adds fragments of each result as HTML, with the matches marked")
     allow_degraded: Truth = True
+    require: list[Literal["keyword", "vector", "graph"]] = Field(
+        default_factory=list, max_length=3, description="tiers without which the answer is a 503"
+    )
     timeout_ms: Annotated[int, Field(strict=True, ge=1, le=60_000), WHOLE] | None = None
 
     @model_validator(mode="after")
@@ -193,11 +186,13 @@ class SearchIn(Strict):
             text=self.query,
             namespaces=None if namespaces is None else tuple(dict.fromkeys(namespaces)),
             limit=self.limit,
-            weights=None if self.weights is None else self.weights.model_dump(exclude_none=True),
+            options=self.options(),
             filter=self.filter.to_filter(),
             vector=None if self.vector is None else tuple(self.vector),
             explain=self.explain,
+            highlight=self.highlight,
             allow_degraded=self.allow_degraded,
+            require=tuple(dict.fromkeys(self.require)),
             ranker=None if self.keyword is None else self.keyword.ranker,
             timeout_ms=None if self.timeout_ms is None else min(self.timeout_ms, timeout_max_ms),
         )

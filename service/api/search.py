@@ -12,7 +12,8 @@ from service.api.deps import Reader, State, StateDep
 from service.api.fields import Namespaces, SomeQueryText
 from service.api.handlers import PROBLEMS
 from service.api.limits import AtMost
-from service.api.schemas import SearchIn, Weights
+from service.api.ranking_schemas import Weights
+from service.api.schemas import SearchIn
 from service.errors import InvalidInput
 from service.stores.keys import Caller
 
@@ -43,10 +44,18 @@ async def search_by_url(
         float | None, Query(ge=0, le=1000, allow_inf_nan=False, description="the graph tier's weight")
     ] = None,
     explain: bool = False,
+    highlight: bool = False,
 ) -> JSON:
     """The same search for links and quick looks; everything else wants the POST."""
     weights = Weights(keyword=keyword, vector=vector, graph=graph)
-    body = SearchIn(query=q, limit=limit, include_namespaces=namespace, weights=weights, explain=explain)
+    body = SearchIn(
+        query=q,
+        limit=limit,
+        include_namespaces=namespace,
+        weights=weights,
+        explain=explain,
+        highlight=highlight,
+    )
     return await _answer(body, request, state, caller)
 
 

@@ -1,32 +1,81 @@
 """Fusion: the answers of several tiers woven into one ranking that can explain itself.
 
-A fusion is a pure function from answers and weights to a `Ranking`; `FUSIONS` names them all. It decides what each hit
-of a tier is worth, a `Strand` a tier; the `Ranking` adds that up for each candidate. Linear combination of min-max
-scores: Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval" (2023).
+A method decides what a hit is worth by its place in its tier and by its normalised score: its share. A candidate's
+score is the sum of weight x share over the tiers that found it; a tier that did not adds nothing. `FUSIONS` names the
+methods.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import overload
+from typing import TypeAlias
 
-from service.model import Contribution, Hit, Ranked, TierAnswer
-from service.ranking.normalise import Normalised, finite, in_order, minmax
+from service.model import FusionOptions, Hit, TierAnswer
+from service.ranking.normalise import BOUNDS, NORMALISERS, Normalised, finite, in_order
+from service.ranking.woven import Column, Ranking, Strand, weave
 
-
-def weighted(answers: Sequence[TierAnswer], weights: Mapping[str, float]) -> Ranking:
-    """Rank by the sum of weight x normalised score; a tier that lacks a candidate adds nothing to it."""
-    clean = usable(answers, weights)
-    return Ranking([Strand(tier, weights[tier], hits, minmax([h.score for h in hits])) for tier, hits in clean.items()])
+Shares: TypeAlias = Callable[[Normalised, int], Sequence[float]]
 
 
-Fusion = Callable[[Sequence[TierAnswer], Mapping[str, float]], "Ranking"]
+def linear(worth: Normalised, k: int) -> Sequence[float]:
+    """The normalised score itself."""
+    return worth.values
 
-FUSIONS: Mapping[str, Fusion] = {"weighted": weighted}
+
+def reciprocal(worth: Normalised, k: int) -> Sequence[float]:
+    """`1 / (k + rank)`: Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet" (SIGIR 2009)."""
+    return [1 / (k + rank) for rank in range(1, len(worth.values) + 1)]
+
+
+def scored_reciprocal(worth: Normalised, k: int) -> Sequence[float]:
+    """`(0.5 + score) / (k + rank)`: as above, but a clear winner counts more than a narrow one."""
+    return [(0.5 + value) / (k + rank) for rank, value in enumerate(worth.values, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to fuse: what a hit's share is, the normaliser that goes with it, whether the tiers' weights count,
+    whether another normaliser may be chosen, and whether what several tiers found is multiplied by their number.
+    """
+
+    shares: Shares = linear
+    normaliser: str = "minmax"
+    weighs: bool = True
+    takes_normaliser: bool = True
+    multiplies: bool = False
+
+
+FUSIONS: Mapping[str, Method] = {
+    # A convex combination of normalised scores: Bruch, Gai and Ingber (ACM TOIS 2023).
+    "weighted": Method(),
+    "rrf": Method(reciprocal, weighs=False, takes_normaliser=False),
+    "weighted_rrf": Method(reciprocal, takes_normaliser=False),
+    "scored_rrf": Method(scored_reciprocal),
+    # CombSUM and CombMNZ: Fox and Shaw, "Combination of Multiple Searches" (TREC-2, 1994).
+    "combsum": Method(weighs=False),
+    "combmnz": Method(weighs=False, multiplies=True),
+    "dbsf": Method(normaliser="dbsf", takes_normaliser=False),
+    "zscore": Method(normaliser="zscore", takes_normaliser=False),
+    "l2": Method(normaliser="l2", takes_normaliser=False),
+}
+
+
+def fuse(
+    answers: Sequence[TierAnswer],
+    weights: Mapping[str, float],
+    options: FusionOptions = FusionOptions(),  # noqa: B008 - frozen
+) -> Ranking:
+    """Weave the answers into one ranking. Only tiers that answered and have a weight count."""
+    method = FUSIONS[options.method]
+    strands = [_strand(tier, weights[tier], hits, method, options) for tier, hits in usable(answers, weights).items()]
+    woven = weave(strands)
+    return woven.adjusted(found_by(woven)) if method.multiplies else woven
+
+
+def found_by(ranking: Ranking) -> Column:
+    """The multiplier of CombMNZ: how many tiers found a candidate."""
+    return Column("found_by", multiply=[float(count) for count in ranking.tier_counts()])
 
 
 def usable(answers: Sequence[TierAnswer], weights: Mapping[str, float]) -> dict[str, list[Hit]]:
@@ -38,58 +87,8 @@ def usable(answers: Sequence[TierAnswer], weights: Mapping[str, float]) -> dict[
     return {tier: in_order(hits) for tier, hits in by_tier.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Strand:
-    """One tier's hits in order, and what they are worth: `weight` times their normalised scores."""
-
-    tier: str
-    weight: float
-    hits: Sequence[Hit]
-    worth: Normalised
-
-    def standings(self) -> Iterator[tuple[float, int, str, float]]:
-        """Every hit as a tuple that sorts best first, by value, place and id; what it contributes comes last."""
-        values = self.worth.values
-        ids = [hit.id for hit in self.hits]
-        contributions = [self.weight * value for value in values]
-        return zip([-value for value in values], self._places(), ids, contributions, strict=True)
-
-    def explain(self, at: int) -> Contribution:
-        hit, value, rule = self.hits[at], self.worth.values[at], self.worth.rules[at]
-        return Contribution(at + 1, hit.score, value, self.weight, self.weight * value, rule, hit.path)
-
-    def _places(self) -> list[int]:
-        """How many hits are strictly better than each: like a rank, but equal scores share a place."""
-        first: dict[float, int] = {}
-        return [first.setdefault(hit.score, at) for at, hit in enumerate(self.hits)]
-
-
-class Ranking(Sequence[Ranked]):
-    """The candidates of all strands, best first. Each is explained when it is looked at, as few of them ever are.
-
-    By falling score; ties by the best single tier, then id. Where the floor or near-equal scores hide a difference,
-    the place within a tier still shows it: one tier alone keeps its own order.
-    """
-
-    def __init__(self, strands: Sequence[Strand]) -> None:
-        shares: defaultdict[str, list[float]] = defaultdict(list)
-        for _, _, id_, contribution in sorted(chain.from_iterable(strand.standings() for strand in strands)):
-            shares[id_].append(contribution)
-        self._scores = {id_: math.fsum(some) for id_, some in shares.items()}
-        # Sorting is stable: what ties stays in the order of its best standing.
-        self._ids = sorted(self._scores, key=self._scores.__getitem__, reverse=True)
-        self._indexed = [(strand, {hit.id: at for at, hit in enumerate(strand.hits)}) for strand in strands]
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    @overload
-    def __getitem__(self, at: int) -> Ranked: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Ranked]: ...
-    def __getitem__(self, at: int | slice) -> Ranked | list[Ranked]:
-        return [self._explain(id_) for id_ in self._ids[at]] if isinstance(at, slice) else self._explain(self._ids[at])
-
-    def _explain(self, id_: str) -> Ranked:
-        tiers = {strand.tier: strand.explain(index[id_]) for strand, index in self._indexed if id_ in index}
-        return Ranked(id_, self._scores[id_], tiers)
+def _strand(tier: str, weight: float, hits: Sequence[Hit], method: Method, options: FusionOptions) -> Strand:
+    chosen = options.normaliser if options.normaliser and method.takes_normaliser else method.normaliser
+    bounds = options.bounds.get(tier) or BOUNDS.get(tier, (0.0, 1.0))
+    worth = NORMALISERS[chosen]([hit.score for hit in hits], bounds)
+    return Strand(tier, weight if method.weighs else 1.0, hits, worth, method.shares(worth, options.k))

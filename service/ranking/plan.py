@@ -24,8 +24,10 @@ MAX_WEIGHT = 1e6
 
 def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -> Plan:
     """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
+    weights = asked_weights(query.ranking.weights, defaults)
+    _check_required(query.require, weights)
     return Plan(
-        weights=asked_weights(query.weights or {}, defaults),
+        weights=weights,
         candidates=_depth(query.limit, query.filter),
         timeout_ms=timeout_ms if query.timeout_ms is None else query.timeout_ms,
     )
@@ -56,6 +58,13 @@ def _check(tier: str, weight: float, defaults: Mapping[str, float]) -> None:
         raise InvalidInput("weights", f"no tier is called {tier!r}; there are {', '.join(defaults)}")
     if weight != 0 and not MIN_WEIGHT <= weight <= MAX_WEIGHT:
         raise InvalidInput(f"weights.{tier}", f"must be 0, or from {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}")
+
+
+def _check_required(required: Collection[str], weights: Mapping[str, float]) -> None:
+    """A tier that is not asked cannot answer: to require it is a mistake, not an outage."""
+    off = [tier for tier in required if tier not in weights]
+    if off:
+        raise InvalidInput("require", f"{', '.join(off)} would not be asked here: give it a weight above 0")
 
 
 def _depth(limit: int, chosen: Filter) -> int:

@@ -6,6 +6,8 @@ are on average. Both are counted afresh, per tenant, once enough has changed; se
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.model import Reach
@@ -38,6 +40,7 @@ WITH batch AS MATERIALIZED (
 )
 SELECT max(id) FROM done
 """
+_ALIKE = "SELECT namespace, word, alike FROM words_alike($1, $2, $3, $4, $5, $6)"
 _WEIGHED = "UPDATE corpus SET weighed_to = $2 WHERE tenant_id = $1"
 
 
@@ -90,6 +93,19 @@ class Corpora:
             await connection.execute(_WEIGHED, tenant, last)
             await epochs.advance(connection, tenant)
             return last is not None
+
+
+async def words_alike(
+    postgres: Postgres, reach: Reach, words: Mapping[str, Collection[str]], wanted: Sequence[str]
+) -> dict[str, dict[str, set[str]]]:
+    """For words of each namespace, those of the wanted ones that mean the same in its language."""
+    names = None if reach.namespaces is None else list(reach.namespaces)
+    there = [(namespace, word) for namespace, some in words.items() for word in some]
+    places, texts = [namespace for namespace, _ in there], [word for _, word in there]
+    found: dict[str, dict[str, set[str]]] = {namespace: defaultdict(set) for namespace in words}
+    for row in await postgres.fetch(_ALIKE, reach.tenant, reach.project, names, places, texts, list(wanted)):
+        found[row["namespace"]][row["word"]].add(row["alike"])
+    return found
 
 
 async def best_ranker(postgres: Postgres) -> str:

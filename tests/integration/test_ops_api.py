@@ -25,6 +25,7 @@ async def test_ready_says_what_each_engine_said_just_now(client: httpx.AsyncClie
     assert {name: engine["status"] for name, engine in body["engines"].items()} == dict.fromkeys(
         ("postgres", "qdrant", "falkordb"), "ok"
     )
+    assert body["circuits"] == dict.fromkeys(("keyword", "vector", "graph"), "closed")
 
 
 async def test_metrics_count_what_clients_saw(braid: Running) -> None:

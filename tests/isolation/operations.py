@@ -122,6 +122,10 @@ def neighbors(draw: Draw) -> Call:
     return Call("GET", f"/v1/documents/{quote(draw.id())}/neighbors", params=draw.maybe(0.3, limit=200))
 
 
+def status(draw: Draw) -> Call:
+    return Call("GET", f"/v1/documents/{quote(draw.id())}/status")
+
+
 def listing(draw: Draw) -> Call:
     params = {"limit": draw.random.choice([1, 10, 1000])}
     params |= draw.maybe(0.3, namespace=draw.namespace()) | draw.maybe(0.3, after=draw.id())
@@ -192,8 +196,9 @@ WEIGHTS = [
 def search(draw: Draw) -> Call:
     body: dict[str, Any] = {"query": a_query(draw), "limit": draw.random.choice([1, 10, 100])}
     body["weights"] = draw.random.choice(WEIGHTS)
-    body |= draw.maybe(0.3, filter=a_filter(draw)) | draw.maybe(0.5, explain=True)
+    body |= draw.maybe(0.3, filter=a_filter(draw)) | draw.maybe(0.5, explain=True) | draw.maybe(0.3, highlight=True)
     body |= draw.maybe(0.1, timeout_ms=1, allow_degraded=False)
+    body |= draw.maybe(0.1, require=["keyword", "vector"])
     body |= draw.maybe(0.1, vector=[draw.random.uniform(-1, 1) for _ in range(DIMENSION)])
     chosen = draw.maybe(0.2, namespace=draw.namespace())
     body |= chosen or draw.maybe(0.2, include_namespaces=[draw.namespace(), draw.namespace(), "default"])
@@ -253,6 +258,9 @@ def admin(draw: Draw) -> Call:
         Call("GET", "/v1/admin/audit", params={**page, "after": draw.random.randrange(400)}),
         Call("GET", "/v1/admin/audit", params={**page, "tenant": tenant_name(owner)}, about=owner),
         Call("GET", "/v1/admin/keys", params=page),
+        Call("GET", "/v1/admin/indexing", params=page),
+        Call("GET", "/v1/admin/indexing", params={**page, "tenant": tenant_name(owner)}, about=owner),
+        Call("POST", "/v1/admin/indexing/retry", {"tenant": tenant_name(owner)}, about=owner),
         Call("GET", "/v1/admin/stats", params=page),
         *(Call("GET", f"{below}/{kind}", params=page, about=owner) for kind in ("projects", "namespaces", "keys")),
         Call("GET", below, about=owner),
@@ -282,6 +290,7 @@ OPERATIONS: dict[Callable[[Draw], Call], int] = {
     get: 8,
     delete: 4,
     neighbors: 6,
+    status: 4,
     listing: 6,
     namespaces: 4,
     stats: 3,

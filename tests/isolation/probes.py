@@ -44,7 +44,7 @@ async def _tiers(world: World, tenant: int) -> list[str]:
     everywhere = tuple({namespace_name(owner, place) for owner in range(world.size) for place in PLACES})
     leaks = []
     for name, tier in world.braid.app.state.braid.searcher._tiers.items():
-        hits = await tier.search(Query(world.reach(tenant), QUERY, everywhere), 1000, 5000)
+        hits = await tier.tier.search(Query(world.reach(tenant), QUERY, everywhere), 1000, 5000)
         told = {c for hit in hits for c in canaries(repr(hit))}
         foreign = {c for c in told if c.owner != tenant} - world.known[tenant]
         if foreign or _repeats(hits):

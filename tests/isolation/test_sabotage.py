@@ -54,8 +54,8 @@ class TestATierWithoutItsTenant:
         """The adapter for a Qdrant server, which keeps all tenants in one collection."""
         store = await filled_server(world)
         searcher = world.braid.app.state.braid.searcher
-        tier = VectorTier(store, searcher._tiers["vector"]._embedder)
-        monkeypatch.setitem(searcher._tiers, "vector", tier)
+        tier = VectorTier(store, searcher._tiers["vector"].tier._embedder)
+        monkeypatch.setattr(searcher._tiers["vector"], "tier", tier)
         assert await probe(world) == []
         whole = qdrant_server.compile_filter
         monkeypatch.setattr(qdrant_server, "compile_filter", lambda *asked: whole(*asked[:3]))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput
-from service.model import Filter, Plan, Query, Reach
+from service.model import Filter, Plan, Query, RankingOptions, Reach
 from service.ranking.plan import CANDIDATES, CANDIDATES_IN_WINDOW, effective_weights, make_plan
 
 DEFAULTS = {"keyword": 0.3, "vector": 0.6, "graph": 0.1}
@@ -19,7 +19,8 @@ weight = st.floats(1e-6, 1e6)
 def plan(
     weights: dict[str, float] | None = None, limit: int = 10, chosen: Filter | None = None, ms: int | None = None
 ) -> Plan:
-    query = Query(Reach("t"), "q", ("default",), limit, weights, filter=chosen or Filter(), timeout_ms=ms)
+    options = RankingOptions(weights=weights or {})
+    query = Query(Reach("t"), "q", ("default",), limit, ranking=options, filter=chosen or Filter(), timeout_ms=ms)
     return make_plan(query, DEFAULTS, timeout_ms=250)
 
 
@@ -36,7 +37,7 @@ def test_a_tier_of_weight_zero_is_not_asked() -> None:
 
 
 def test_a_tier_that_is_off_by_default_can_be_switched_on() -> None:
-    query = Query(Reach("t"), "q", ("default",), weights={"graph": 0.2})
+    query = Query(Reach("t"), "q", ("default",), ranking=RankingOptions(weights={"graph": 0.2}))
     assert make_plan(query, {"keyword": 1.0, "graph": 0.0}, timeout_ms=1).weights == {"keyword": 1.0, "graph": 0.2}
 
 
@@ -118,3 +119,10 @@ def test_the_sum_and_the_proportions_survive_any_loss(weights: dict[str, float],
     assert sum(shared.values()) == pytest.approx(sum(weights.values()))
     growth = {shared[tier] / weights[tier] for tier in answered}
     assert max(growth) == pytest.approx(min(growth))
+
+
+def test_to_require_a_tier_that_is_not_asked_is_refused() -> None:
+    off = RankingOptions(weights={"graph": 0})
+    query = Query(Reach("t"), "q", ("default",), ranking=off, require=("keyword", "graph"))
+    with pytest.raises(InvalidInput, match="require: graph would not be asked"):
+        make_plan(query, DEFAULTS, timeout_ms=1)

@@ -7,7 +7,7 @@ from service.model import Contribution, Document, Found, Ranked, SearchResult, S
 from service.tally import Tally
 
 TENANT = "11111111-1111-4111-8111-111111111111"
-SHARE = Contribution(1, 1.0, 1.0, 1.0, 1.0, "minmax")
+SHARE = Contribution(1, 1.0, 1.0, 1.0, 1.0, 1.0, "minmax")
 
 
 class Clock:
