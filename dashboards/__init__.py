@@ -1,1 +1,1 @@
-"""Grafana's dashboards and Prometheus' rules, written in Python. `python -m dashboards` writes the files beside this."""
+"""Grafana's dashboards and Prometheus' rules, in Python. `python -m dashboards` writes the files beside this."""

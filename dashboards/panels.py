@@ -80,7 +80,7 @@ class Board:
         built.readonly().refresh("10s").time("now-1h", "now").timezone("browser")
         built.tooltip(model.DashboardCursorSync.CROSSHAIR)
         others = dashboard.DashboardLink("Braid").type(model.DashboardLinkType.DASHBOARDS).tags(["braid"])
-        built.link(others.as_dropdown(True).keep_time(True))  # noqa: FBT003
+        built.link(others.as_dropdown(True).keep_time(True))
         if self.by_tenant:
             built.with_variable(_tenants())
         number = 0
@@ -94,6 +94,7 @@ class Board:
 
 
 def _tenants() -> dashboard.QueryVariable:
-    choice = dashboard.QueryVariable("tenant").label("Tenant").datasource(SOURCE).multi(True).include_all(True)  # noqa: FBT003
+    choice = dashboard.QueryVariable("tenant").label("Tenant").datasource(SOURCE).multi(True).include_all(True)
     choice.query("label_values(braid_searches_total, tenant)").all_value(".*")
-    return choice.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).current(model.VariableOption(True, "All", "$__all"))  # noqa: FBT003
+    choice.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    return choice.current(model.VariableOption(True, "All", "$__all"))
