@@ -95,6 +95,8 @@ class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
+    confidence: float
+    badge: Literal["HIGH", "MED", "LOW"]
     source: Literal["search", "activated", "conflict"]
     tiers: dict[str, ContributionOut]
     adjustments: list[AdjustmentOut] | None = None
@@ -102,18 +104,23 @@ class ResultOut(DocumentOut):
 
 
 class TierOut(BaseModel):
-    """What became of one tier in this search."""
+    """What became of one tier in this search. `weight` is what it was asked with; what counted stands in `weights`."""
 
     status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    weight: float
     hits: int
     took_ms: float
     reason: str | None = None
 
 
-class RerankerOut(TierOut):
-    """What became of the second stage, where there is one."""
+class RerankerOut(BaseModel):
+    """What became of the second stage, where there is one. `hits` are those it read."""
 
     name: str
+    status: Literal["ok", "skipped", "timeout", "unavailable", "invalid"]
+    hits: int
+    took_ms: float
+    reason: str | None
 
 
 class SearchOut(BaseModel):
@@ -293,13 +300,13 @@ def search_body(result: SearchResult, *, explain: bool) -> dict[str, Any]:
     body = {
         "results": [_result(found, explain) for found in result.results],
         "degraded": result.degraded,
-        "tiers": {name: _tier(answer) for name, answer in result.answers.items()},
+        "tiers": {name: _tier(answer, result.asked.get(name, 0.0)) for name, answer in result.answers.items()},
         "weights": result.weights,
         "namespaces": result.namespaces,
         "next": result.next,
     }
     second = result.reranker
-    return body if second is None else body | {"reranker": {"name": second.tier, **_tier(second)}}
+    return body if second is None else body | {"reranker": _reranker(second)}
 
 
 def told(body: bytes, *, cached: str | None, took_ms: float, request_id: str) -> bytes:
@@ -319,6 +326,7 @@ def _result(found: Found, explain: bool) -> dict[str, Any]:
         "source": _source(found.ranked),
         "tiers": tiers,
     }
+    body |= {"confidence": found.confidence, "badge": found.badge}
     if found.highlight is not None:
         body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
     return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
@@ -350,9 +358,15 @@ def _adjustment(step: Adjustment) -> dict[str, Any]:
     return {"name": step.name, "multiply": step.multiply, "add": step.add, "inputs": step.inputs}
 
 
-def _tier(answer: TierAnswer) -> dict[str, Any]:
+def _reranker(second: TierAnswer) -> dict[str, Any]:
+    body = {"name": second.tier, "status": second.status.value, "hits": len(second.hits)}
+    return body | {"took_ms": round(second.took_ms, 2), "reason": second.reason}
+
+
+def _tier(answer: TierAnswer, weight: float) -> dict[str, Any]:
     body: dict[str, Any] = {
         "status": answer.status.value,
+        "weight": weight,
         "hits": len(answer.hits),
         "took_ms": round(answer.took_ms, 2),
     }

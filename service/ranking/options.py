@@ -15,6 +15,7 @@ from service.model import (
     ActivationOptions,
     BoostOptions,
     FusionOptions,
+    GroupOptions,
     RankingOptions,
     RerankOptions,
     ShapingOptions,
@@ -61,9 +62,14 @@ def _profile(name: str | None, profiles: Mapping[str, Layer]) -> Layer:
 
 def _built(merged: Layer) -> RankingOptions:
     """Unknown names are those of a newer version beside us: left out."""
-    known = {each.name for each in fields(RankingOptions)} - _PARTS.keys()
+    known = {each.name for each in fields(RankingOptions)} - _PARTS.keys() - {"group_by"}
     plain = {name: _frozen(value) for name, value in merged.items() if name in known}
-    return RankingOptions(**plain, **{name: _part(kind, merged.get(name, {})) for name, kind in _PARTS.items()})
+    group = merged.get("group_by")
+    return RankingOptions(
+        **plain,
+        **{name: _part(kind, merged.get(name, {})) for name, kind in _PARTS.items()},
+        group_by=None if group is None else _part(GroupOptions, group),
+    )
 
 
 def _part(kind: type[Any], given: Layer) -> Any:

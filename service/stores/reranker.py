@@ -37,6 +37,11 @@ class Reranker(Protocol):
     @property
     def weight(self) -> float: ...
 
+    @property
+    def absolute(self) -> bool:
+        """Whether a score is a probability, and not only higher for what fits better."""
+        ...
+
     async def score(self, query: str, texts: Sequence[str]) -> list[float]: ...
 
     async def close(self) -> None: ...
@@ -75,6 +80,7 @@ class LateInteraction:
 
     name = "late"
     weight = 0.5
+    absolute = False
 
     def __init__(self) -> None:
         self._model: Any = None
@@ -114,6 +120,7 @@ class CrossEncoder:
     """A cross-encoder run by ONNX in this process. Building one loads the model: do it on a thread."""
 
     weight = 1.0
+    absolute = True
 
     def __init__(self, source: str) -> None:
         self.name = f"fastembed:{source}"
@@ -162,6 +169,7 @@ class HttpReranker:
     """A server that reranks: Hugging Face's TEI, or what speaks as Cohere and Jina do."""
 
     weight = 1.0
+    absolute = True
 
     def __init__(self, kind: str, url: str, model: str, api_key: str | None) -> None:
         self._url = httpx.URL(url)
