@@ -205,6 +205,10 @@ def search(draw: Draw) -> Call:
     return Call("POST", "/v1/search", body)
 
 
+def search_batch(draw: Draw) -> Call:
+    return Call("POST", "/v1/search/batch", {"searches": [search(draw).body for _ in range(draw.random.randint(1, 3))]})
+
+
 def search_by_url(draw: Draw) -> Call:
     params: dict[str, Any] = {"q": a_query(draw), **(draw.random.choice(WEIGHTS) or {})}
     params |= draw.maybe(0.3, namespace=draw.namespace()) | draw.maybe(0.3, explain="true")
@@ -283,6 +287,7 @@ def admin(draw: Draw) -> Call:
 OPERATIONS: dict[Callable[[Draw], Call], int] = {
     search: 30,
     search_by_url: 8,
+    search_batch: 4,
     suggest: 8,
     put: 10,
     put_many: 4,

@@ -158,7 +158,7 @@ class TestKeys:
             replace(QUERY, explain=True),
             replace(QUERY, namespaces=("a",)),
             replace(QUERY, cursor="x"),
-            replace(QUERY, weights={"keyword": 1.0}),
+            replace(QUERY, options={"weights": {"keyword": 1.0}}),
             replace(QUERY, reach=replace(QUERY.reach, namespaces=("a",))),
             replace(QUERY, reach=replace(QUERY.reach, project="p")),
         ],

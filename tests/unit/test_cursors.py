@@ -35,7 +35,7 @@ def test_the_limit_and_the_manner_of_answering_may_change_between_pages() -> Non
     [
         replace(QUERY, text="seal"),
         replace(QUERY, namespaces=None),
-        replace(QUERY, weights={"keyword": 1.0}),
+        replace(QUERY, options={"weights": {"keyword": 1.0}}),
         replace(QUERY, filter=Filter(any_of=(("t:note",),))),
         replace(QUERY, vector=(1.0, 0.0)),
         replace(QUERY, reach=replace(REACH, tenant="4c1f6c5e-0000-4000-8000-000000000002")),
