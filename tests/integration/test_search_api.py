@@ -73,7 +73,8 @@ async def test_the_answer_explains_its_numbers(client: httpx.AsyncClient) -> Non
         {"id": "c", "title": "Seal", "content": "A seal saw a walrus"},
     )
     answer = await search(client, "walrus", explain=True)
-    assert set(answer) == {"results", "degraded", "tiers", "weights", "namespaces", "took_ms", "request_id"}
+    told = {"results", "degraded", "tiers", "weights", "namespaces", "next", "cached", "took_ms", "request_id"}
+    assert set(answer) == told
     assert answer["weights"] == {"keyword": 0.65, "vector": 0.25, "graph": 0.1}
     assert answer["namespaces"] == ["default"]
     assert {tier: body["status"] for tier, body in answer["tiers"].items()} == dict.fromkeys(TIERS, "ok")
@@ -83,7 +84,10 @@ async def test_the_answer_explains_its_numbers(client: httpx.AsyncClient) -> Non
         for tier, share in result["tiers"].items():
             assert share["weight"] == answer["weights"][tier]
             assert share["contribution"] == share["weight"] * share["normalised"]
-        assert result["score"] == math.fsum(share["contribution"] for share in result["tiers"].values())
+        score = math.fsum(share["contribution"] for share in result["tiers"].values())
+        for step in result["adjustments"]:
+            score = score * step["multiply"] + step["add"]
+        assert result["score"] == score
     walked = next(result for result in answer["results"] if result["id"] == "b")
     assert walked["tiers"]["graph"]["path"][-1] == {"via": "related_to", "to": "b", "strength": 1.0}
 

@@ -226,7 +226,18 @@ async def remembering(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
     chosen: dict[str, Any] = {"cache": "semantic", "cache_similarity": 0.9, "reranker": "late", "skip_generic": True}
     chosen["search_timeout_ms"] = 10_000  # what is tested here is not speed
     async with running(folder / "data", index_poll_ms=50, keyword_refresh_ms=600_000, **chosen) as braid:
+        await settled(braid)
         yield braid
+
+
+async def settled(braid: Running) -> None:
+    """At its start a Braid counts words once, which is a change like any other."""
+    client = await braid.tenant()
+    await client.put("/v1/documents/a?wait=true", json={"content": "walrus"})
+    for _ in range(100):
+        if (await asked(client, query="walrus"))["cached"] == "exact":
+            return
+    raise AssertionError("nothing is ever remembered")
 
 
 @pytest.fixture
