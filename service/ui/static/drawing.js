@@ -108,7 +108,7 @@ function dot(node) {
   const note = node.one?.type.replaceAll("_", " ") ?? "";
   const shape = [
     svg("circle", {cx: node.x, cy: node.y, r: node.kind === "here" ? 8 : 5.5}),
-    svg("text", at, fitted(node.name, node.room - note.length * 7), note && svg("tspan", {class: "via", dx: 6}, note)),
+    svg("text", at, fitted(node.name, node.room - note.length * 6.2), note && svg("tspan", {class: "via", dx: 6}, note)),
     svg("title", {}, node.name),
   ];
   return node.kind === "leaf" ? pressable(node, shape) : svg("g", {class: `node ${node.kind}`}, ...shape);
@@ -126,8 +126,8 @@ function pressable({name}, shape) {
   return svg("g", {...button, onclick: look, onkeydown: pressed}, ...shape);
 }
 
-/** Cut to the room there is; a letter takes some 6.6 pixels. */
+/** Cut to the room there is; a letter takes some 6.3 pixels. */
 function fitted(name, room) {
-  const letters = Math.max(6, Math.floor(room / 6.6));
+  const letters = Math.max(6, Math.floor(room / 6.3));
   return name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
 }
