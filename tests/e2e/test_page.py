@@ -63,6 +63,8 @@ async def test_typing_is_enough_and_each_result_shows_what_each_tier_gave(visit:
     await expect(first.locator(".found")).to_have_text(re.compile(r"keyword #1.*vector #1.*graph #\d"))
     await expect(page.locator("#tiers tr")).to_have_count(3)
     await expect(page.locator("#missing")).to_be_hidden()
+    await page.keyboard.press("Enter")
+    await settled(page)
     await page.locator(f"{RESULT} .title").nth(1).click()
     await expect(page.locator("svg.graph-view")).to_be_visible()
     await shot(page, "search")  # the README's picture

@@ -5,6 +5,7 @@ import {setQuery} from "./controls.js";
 
 const ROW = 34;
 const NARROW = 620;
+const ruler = document.createElement("canvas").getContext("2d");
 
 /** What there is to see, or one line that says there is nothing. */
 export function drawing(result, neighbors, titles, place) {
@@ -108,7 +109,12 @@ function dot(node) {
   const note = node.one?.type.replaceAll("_", " ") ?? "";
   const shape = [
     svg("circle", {cx: node.x, cy: node.y, r: node.kind === "here" ? 8 : 5.5}),
-    svg("text", at, fitted(node.name, node.room - note.length * 6.2), note && svg("tspan", {class: "via", dx: 6}, note)),
+    svg(
+      "text",
+      at,
+      fitted(node.name, node.room - note.length * 6.2),
+      note && svg("tspan", {class: "via", dx: 6}, note),
+    ),
     svg("title", {}, node.name),
   ];
   return node.kind === "leaf" ? pressable(node, shape) : svg("g", {class: `node ${node.kind}`}, ...shape);
@@ -126,8 +132,11 @@ function pressable({name}, shape) {
   return svg("g", {...button, onclick: look, onkeydown: pressed}, ...shape);
 }
 
-/** Cut to the room there is; a letter takes some 6.3 pixels. */
+/** Cut to the room there is. */
 function fitted(name, room) {
-  const letters = Math.max(6, Math.floor(room / 6.3));
-  return name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
+  ruler.font = `12.5px ${getComputedStyle(document.body).fontFamily}`;
+  const fits = (words) => ruler.measureText(words).width <= room;
+  let end = name.length;
+  while (end > 4 && !fits(name.slice(0, end))) end -= 1;
+  return end === name.length ? name : `${name.slice(0, end - 1)}…`;
 }
