@@ -39,6 +39,7 @@ _BEYOND_SCHEMA = re.compile(
     r"|give `namespace` or `include_namespaces`, not both"
     r"|give one of `in`, "
     r"|at least one tier needs a weight above 0|must be 0, or from 0.000001 to"
+    r"|must be the lowest score, then the highest"
     r"|this service embeds with "
     r"|there is no project |has no text search configuration"
     r"|^filter\."  # JSON in a query parameter: its schema says it is text
