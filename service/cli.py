@@ -311,6 +311,10 @@ def evaluate(
         str | None, typer.Option(help="a metadata field: search only where it is the query's own")
     ] = None,
     queries: Annotated[int | None, typer.Option(min=1, help="only so many queries, evenly spread")] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="an .npz with embeddings, in place of Braid's embedder"),
+    ] = None,
     limit: Annotated[int, typer.Option(min=10, max=100, help="how deep a ranking is looked at, for recall")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="print all figures as JSON")] = False,
 ) -> None:
@@ -318,14 +322,14 @@ def evaluate(
     from service.evaluation.collection import read_collection  # noqa: PLC0415 - it takes long
     from service.evaluation.run import measured  # noqa: PLC0415 - it takes long
 
-    read = read_collection(folder, split=split, within=within, queries=queries)
+    read = read_collection(folder, split=split, within=within, queries=queries, vectors=vectors)
     with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
 
         def bar(label: str, total: int) -> Callable[[int], None]:
             task = progress.add_task(label, total=total)
             return lambda count: progress.advance(task, count)
 
-        report = measured(read, bar, limit=limit, url=url, key=key).body()
+        report = measured(read, bar, limit=limit, url=url, key=key, vectors=vectors).body()
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
         return

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
 from service.errors import SetupError
 from service.evaluation.client import CLIENTS, Answer, Bar, Client
-from service.evaluation.collection import Collection, Question, spread
+from service.evaluation.collection import Collection, Question, dimension_of, spread
 from service.evaluation.measures import DEPTH, Quality, library, quality
 from service.evaluation.throwaway import throw_away, tuning
 
@@ -79,11 +80,19 @@ def make_ways(tiers: Sequence[str], *, knock_out: bool = True) -> dict[str, Weig
     return alone | {FUSED: None} | (without if knock_out else {})
 
 
-def measured(collection: Collection, bar: Bar, *, limit: int, url: str | None, key: str | None) -> Report:
+def measured(  # noqa: PLR0913 - as many sides as the command has
+    collection: Collection,
+    bar: Bar,
+    *,
+    limit: int,
+    url: str | None,
+    key: str | None,
+    vectors: Path | None = None,
+) -> Report:
     """Evaluates the Braid at `url`, which is left as it was, or one that is started for this and thrown away."""
     library()  # missing, it should be missed before all the work
     if url is None:
-        with throw_away(tuning()) as braid, Client(braid.url, braid.key("eval")) as client:
+        with throw_away(tuning() | own_vectors(vectors)) as braid, Client(braid.url, braid.key("eval")) as client:
             return evaluate(client, collection, bar, limit=limit)
     if key is None:
         raise SetupError("no API key: pass --key, of a tenant without documents (braid key create makes one)")
@@ -93,6 +102,13 @@ def measured(collection: Collection, bar: Bar, *, limit: int, url: str | None, k
             return evaluate(client, collection, bar, limit=limit)
         finally:
             client.remove(collection, bar)
+
+
+def own_vectors(vectors: Path | None) -> dict[str, str]:
+    """What a Braid has to be told where documents and queries bring their own vectors."""
+    if vectors is None:
+        return {}
+    return {"BRAID_EMBEDDER": "none", "BRAID_EMBEDDER_DIMENSION": str(dimension_of(vectors))}
 
 
 def evaluate(client: Client, collection: Collection, bar: Bar, *, limit: int = 100, knock_out: bool = True) -> Report:
