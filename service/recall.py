@@ -77,7 +77,7 @@ class Recall:
         return await self._near(self._cache, query, epoch, key, produce)
 
     async def _near(self, cache: AnswerCache, query: Query, epoch: int, key: bytes, produce: Produce) -> Answer:
-        scope, firm, vector = scope_key(query), firm_words(query.text), None
+        scope, firm, vector = scope_key(query), firm_key(query.text), None
         if self._bound is not None and firm is not None:
             [query] = await self.embedded([query])
             vector = query.vector or query.embedded
@@ -89,7 +89,7 @@ class Recall:
         answer = await produce(query)
         if answer.whole:
             direction = None if vector is None else unit(vector)
-            cache.keep(query.tenant, epoch, key, Kept(answer.body, answer.ids, scope, firm or frozenset(), direction))
+            cache.keep(query.tenant, epoch, key, Kept(answer.body, answer.ids, scope, firm or b"", direction))
         return answer
 
     async def embedded(self, queries: Sequence[Query]) -> list[Query]:
@@ -118,6 +118,11 @@ def exact_key(query: Query) -> bytes:
 def scope_key(query: Query) -> bytes:
     """Of all but its words."""
     return exact_key(replace(query, text="", vector=None))
+
+
+def firm_key(text: str) -> bytes | None:
+    words = firm_words(text)
+    return None if words is None else hashlib.blake2b("\n".join(sorted(words)).encode(), digest_size=16).digest()
 
 
 def firm_words(text: str) -> frozenset[str] | None:

@@ -21,18 +21,19 @@ _COMPARED = 256
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer. `scope` is all of the question but its words; `firm` are the words that meaning must not blur."""
+    """An answer. `scope` is all of the question but its words, `firm` the words that meaning must not blur: digests, as
+    nobody needs to know what was asked."""
 
     body: bytes
     ids: tuple[str, ...]
     scope: bytes
-    firm: frozenset[str] = frozenset()
+    firm: bytes = b""
     vector: NDArray[np.float32] | None = None
 
     @property
     def size(self) -> int:
         vector = 0 if self.vector is None else self.vector.nbytes
-        return _OVERHEAD + len(self.body) + sum(map(len, self.ids)) + sum(map(len, self.firm)) + vector
+        return _OVERHEAD + len(self.body) + sum(map(len, self.ids)) + vector
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class AnswerCache:
         return kept
 
     def near(  # noqa: PLR0913, PLR0917 - whose, when, and three sides of a question
-        self, tenant: str, epoch: int, scope: bytes, firm: frozenset[str], vector: Sequence[float], bound: float
+        self, tenant: str, epoch: int, scope: bytes, firm: bytes, vector: Sequence[float], bound: float
     ) -> Kept | None:
         """The answer to the question of this scope whose meaning is nearest, where the cosine reaches `bound`."""
         shelf = self._current(tenant, epoch)

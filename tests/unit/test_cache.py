@@ -14,7 +14,7 @@ from service.recall import exact_key, firm_words, scope_key
 from service.stores.cache import AnswerCache, Kept, unit
 
 QUERY = Query(Reach("4c1f6c5e-0000-4000-8000-000000000001"), "walrus on ice", None)
-NONE: frozenset[str] = frozenset()
+NONE = b""
 
 
 class Clock:
@@ -30,9 +30,7 @@ def cache_of(max_bytes: int = 100_000) -> tuple[AnswerCache, Clock]:
     return AnswerCache(max_bytes, 60, clock), clock
 
 
-def kept(
-    body: bytes = b"{}", vector: list[float] | None = None, scope: bytes = b"s", firm: frozenset[str] = NONE
-) -> Kept:
+def kept(body: bytes = b"{}", vector: list[float] | None = None, scope: bytes = b"s", firm: bytes = NONE) -> Kept:
     return Kept(body, ("a",), scope, firm, None if vector is None else unit(vector))
 
 
@@ -93,11 +91,11 @@ class TestTheSameMeaning:
             ("bob", 1, b"s", NONE),
             ("ada", 2, b"s", NONE),
             ("ada", 1, b"t", NONE),
-            ("ada", 1, b"s", frozenset({"204"})),
+            ("ada", 1, b"s", b"204"),
         ],
     )
     def test_only_of_the_same_tenant_epoch_scope_and_firm_words(
-        self, tenant: str, epoch: int, scope: bytes, firm: frozenset[str]
+        self, tenant: str, epoch: int, scope: bytes, firm: bytes
     ) -> None:
         cache, _ = cache_of()
         cache.keep("ada", 1, b"k", kept(vector=[1.0, 0.0]))
