@@ -75,6 +75,8 @@ async def get_caller(request: Request, state: StateDep, credentials: _Credential
         raise Unauthorized("send your API key as `Authorization: Bearer braid_...`")
     with state.rates.guessing(request):
         caller = await _identified(state, credentials.credentials)
+    if caller.tenant_reach is not None and "braid.caller" in request.scope:
+        request.scope["braid.caller"]["tenant"] = caller.tenant_reach.tenant
     state.rates.admit(request, caller)
     return caller
 

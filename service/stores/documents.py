@@ -132,6 +132,7 @@ SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version
 _GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
 _LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
 _FETCH = "SELECT * FROM documents_by_id($1, $2, $3, $4, $5)"
+_MAXIMUM = "SELECT query_maximum($1, $2, $3)"
 _FACTS = "SELECT * FROM facts_by_id($1, $2, $3, $4, $5, $6)"
 _NAMESPACES = """
 SELECT n.name FROM namespaces n
@@ -139,7 +140,6 @@ WHERE n.tenant_id = $1 AND ($2::text[] IS NULL OR n.name = ANY($2::text[]))
     AND EXISTS (SELECT FROM documents d WHERE d.tenant_id = $1 AND d.namespace = n.name)
 ORDER BY n.name
 """
-_WEIGHTS = "SELECT weights FROM namespaces WHERE tenant_id = $1 AND name = $2"
 _COUNTS = "SELECT namespace, count(*) AS documents FROM documents WHERE tenant_id = $1 GROUP BY 1 ORDER BY 1"
 _NEIGHBORS = """
 SELECT n.id, n.namespace, n.title, e.type, e.strength, e.direction
@@ -291,6 +291,14 @@ class TenantDocuments:
         rows = await self._postgres.fetch(_FACTS, self._tenant, self._reach.project, names, *wanted)
         return {row[0]: Facts(*row[1:]) for row in rows}
 
+    async def query_maximum(self, words: str, namespaces: Sequence[str] | None) -> float | None:
+        """The highest BM25 that any document could reach for these words."""
+        row = await self._postgres.fetchrow(
+            _MAXIMUM, self._tenant, words, None if namespaces is None else list(namespaces)
+        )
+        most: float | None = row[0]
+        return most
+
     async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
         """A page in order of id, starting behind `after`."""
         only, condition = None if namespaces is None else list(namespaces), Condition(filter)
@@ -300,10 +308,6 @@ class TenantDocuments:
     async def namespaces(self, among: Sequence[str] | None = None) -> list[str]:
         """The namespaces that hold documents, of these or of all."""
         return [row["name"] for row in await self._fetch(_NAMESPACES, None if among is None else list(among))]
-
-    async def weights(self, namespace: str) -> Mapping[str, float] | None:
-        """The weights that a namespace's searches have where they bring none."""
-        return next((row["weights"] for row in await self._fetch(_WEIGHTS, namespace)), None)
 
     async def namespace_counts(self) -> dict[str, int]:
         return dict(await self._fetch(_COUNTS))
