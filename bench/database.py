@@ -90,8 +90,6 @@ async def ndcg(opened: Database, tenant: str, collection: Collection, bound: int
     store = TenantDocuments(opened.postgres, Reach(tenant))
     rankings: dict[str, list[str]] = {}
     for question in collection.questions:
-        hits = await store.match(
-            parse(question.text), [question.namespace], Filter(), DEPTH, bound=bound, ranker=BM25
-        )
+        hits = await store.match(parse(question.text), [question.namespace], Filter(), DEPTH, bound=bound, ranker=BM25)
         rankings[question.id] = [hit.id for hit in hits]
     return quality(collection.judgements, rankings, DEPTH).ndcg

@@ -20,7 +20,9 @@ from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__, metrics
+from service.admission import Gate
 from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats, suggest
+from service.api.admission import AdmissionMiddleware
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
@@ -28,14 +30,17 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, SetupError
-from service.indexing import GraphSink, VectorSink, Worker, Writer, keep_completing, keep_counting
+from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
 from service.sample import documents as sample_documents
 from service.search import Searcher
 from service.settings import Settings
 from service.stores import dirty, roles
+from service.stores.backlog import Admission, Backlog
+from service.stores.bell import Bell
 from service.stores.completions import Completions
+from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
@@ -53,6 +58,7 @@ from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.worker import GraphSink, Sink, VectorSink, Worker
 
 if TYPE_CHECKING:
     from service.stores.oidc import Tokens, Trust
@@ -100,6 +106,8 @@ def create_app(settings: Settings) -> FastAPI:
     openapi.describe(app, limits)
     if settings.cors_origins:
         _allow_pages_of(app, settings.cors_origins.split())
+    gate = Gate(settings.search_concurrency, settings.search_queue_ms / 1000, time.monotonic)
+    app.add_middleware(AdmissionMiddleware, gate=gate, most=settings.max_calls)
     app.add_middleware(RequestMiddleware, limits=limits, ops_port=settings.ops_port)
     return app
 
@@ -135,11 +143,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         timeout_ms=settings.search_timeout_max_ms,
     )
     stack.push_async_callback(graph.close)
-    workers = [
-        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
-        for sink in (VectorSink(vectors, embedder), GraphSink(graph))
-    ]
-    await _run([worker.run() for worker in workers], stack)
+    bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
@@ -157,7 +161,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
     tally = Tally()
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
-    writer, tenants = Writer(postgres, workers, embedder.dimension, weighing), Tenants(postgres)
+    backlog, tenants = Backlog(postgres), Tenants(postgres)
+    admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
+    writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
     state = State(
         searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
         writer=writer,
@@ -174,6 +180,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
         samples=samples,
+        queue=backlog,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -185,6 +192,25 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         wait_timeout_ms=settings.wait_timeout_ms,
     )
     return Engines(postgres, vectors, graph, addresses), state
+
+
+async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sink], stack: AsyncExitStack) -> Bell:
+    """Workers for those sinks that this process is to bring up to date, and what wakes them."""
+    workers = [
+        Worker(postgres, sink, batch=settings.index_batch, poll_s=settings.index_poll_ms / 1000)
+        for sink in sinks
+        if sink.name in settings.index_sinks.split()
+        for _ in range(settings.index_workers)
+    ]
+
+    def wake() -> None:
+        for worker in workers:
+            worker.wake()
+
+    bell = Bell(postgres, wake)
+    await _run([bell.keep_ringing(), *([bell.keep_listening()] if workers else [])], stack)
+    await _run([worker.run() for worker in workers], stack)
+    return bell
 
 
 async def _keep_showing_pool(postgres: Postgres) -> None:
@@ -238,7 +264,8 @@ async def _open_postgres(settings: Settings, addresses: Addresses, stack: AsyncE
     await check_applied(postgres)
     await roles.refuse_powerful(postgres)
     if settings.postgres_url is None:
-        await dirty.release_all(postgres)  # the data folder is ours alone: a claim left here is of a dead process
+        # The data folder is ours alone: claims left here are of a process that is dead.
+        await dirty.release_all(postgres, SINKS)
     return postgres
 
 

@@ -6,12 +6,15 @@ BraidError
 ├── Forbidden               the key is known and may not do this (403)
 ├── QuotaExceeded           the tenant would hold more than it may (403)
 ├── TooManyRequests         a key, a tenant or an address calls too often (429)
+├── Overloaded              there is more to do than can be done in time (503)
+├── BacklogFull             a tenant writes faster than the sinks can follow (429)
 ├── NotFound                no such document (404)
 ├── Conflict                it is there already, still in use, or being deleted (409)
 ├── IssuerUnavailable       the keys that tokens are checked with cannot be had (503); API keys go on working
 ├── Degraded                a tier is missing that the caller cannot do without (503)
 ├── TierUnavailable         an engine behind a tier cannot be reached (degrades the search)
 │   └── StoreUnavailable    PostgreSQL cannot be reached: the one engine we can't do without (503)
+├── ClaimLost               a worker held documents for too long; it leaves them to whoever has them now
 ├── TierInvalid             an engine answered, but with something we cannot trust
 └── SetupError              the service cannot start; the message says what to do
 """
@@ -63,6 +66,21 @@ class TooManyRequests(BraidError):
     def __init__(self, whose: str, quota: int, window_s: int, retry_s: int) -> None:
         what = "wrong keys from this address" if whose == "address" else f"calls for this {whose}"
         super().__init__(f"at most {quota} {what} in {window_s} s: try again in {retry_s} s")
+
+
+class BacklogFull(BraidError):
+    """The sinks are too far behind to take more from this tenant now."""
+
+    def __init__(self, waiting: int, bound: int) -> None:
+        super().__init__(f"{waiting} documents wait to be indexed, and {bound} may: send more when they are fewer")
+
+
+class ClaimLost(BraidError):
+    """A worker was slower than its claim lasts: what it holds may be another's by now, so it must not write."""
+
+
+class Overloaded(BraidError):
+    """An answer would come too late, so there is none."""
 
 
 class NotFound(BraidError):

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from service import __version__
+from service.model import TIERS
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # they would double what is scraped, and no panel asks for them
 
@@ -35,6 +36,8 @@ def _histogram(name: str, about: str, *labels: str, buckets: tuple[float, ...] =
 HTTP_REQUESTS = _counter("braid_http_requests_total", "Requests.", "method", "route", "status")
 HTTP_ERRORS = _counter("braid_http_errors_total", "Problems answered, by code.", "method", "route", "code")
 HTTP_SECONDS = _histogram("braid_http_request_duration_seconds", "Request time.", "method", "route")
+SHED = _counter("braid_shed_total", "Calls refused at once, as their answer would have come too late.")
+AT_WORK = _gauge("braid_calls_at_work", "Calls to the API that are at work or wait.", several="livesum")
 RATE_LIMITED = _counter(
     "braid_rate_limited_total", "Calls refused for coming too fast, by whose: key, tenant, address.", "limit"
 )
@@ -96,11 +99,29 @@ def tenant_label(tenant: str) -> str:
     """The tenant's id for the first 100 tenants that this process meets, then `_other`: labels stay few."""
     if tenant in _labelled:
         return tenant
-    if len(_labelled) < _LABELLED_TENANTS:
-        _labelled.add(tenant)
-        return tenant
-    TENANTS_WITHOUT_LABEL.inc()
-    return OTHER
+    label = tenant if len(_labelled) < _LABELLED_TENANTS else OTHER
+    if label not in _labelled:
+        _labelled.add(label)
+        _begin_at_zero(label)
+    if label == OTHER:
+        TENANTS_WITHOUT_LABEL.inc()
+    return label
+
+
+def _begin_at_zero(tenant: str) -> None:
+    """A series that begins with 1 has not grown, to Prometheus: its first event would be lost to every rate."""
+    ZERO_RESULTS.labels(tenant)
+    for outcome in ("full", "degraded", "failed"):
+        SEARCHES.labels(tenant, outcome)
+    for tier in TIERS:
+        TIER_HITS.labels(tenant, tier)
+        TIER_UNIQUE_HITS.labels(tenant, tier)
+
+
+for _limit in ("key", "tenant", "address"):
+    RATE_LIMITED.labels(_limit)
+for _tier in TIERS:
+    TIER_VANISHED.labels(_tier)
 
 
 def exposition() -> bytes:

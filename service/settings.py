@@ -68,6 +68,9 @@ class Settings(Limits, BaseSettings):
     vector_share: float = Field(0.8, ge=0.05, le=1, description="the same of the vector tier, embedding included")
     graph_share: float = Field(0.8, ge=0.05, le=1, description="the same of the graph tier")
     tier_concurrency: int = Field(16, ge=1, le=1000, description="questions that a tier works on at once")
+    search_concurrency: int = Field(64, ge=1, le=10_000, description="searches at work at once; others take turns")
+    search_queue_ms: int = Field(250, ge=0, le=30_000, description="longest wait for a turn; beyond it a 503 at once")
+    max_calls: int = Field(1000, ge=10, le=100_000, description="calls to the API at work or waiting at once")
     breaker_calls: int = Field(20, ge=1, le=10_000, description="calls to a tier that its breaker looks back on")
     breaker_window_s: float = Field(30, ge=1, le=3600, description="seconds after which it forgets a call")
     breaker_min_calls: int = Field(10, ge=1, le=10_000, description="calls below which it does not judge")
@@ -94,4 +97,13 @@ class Settings(Limits, BaseSettings):
     stats_keep_hours: int = Field(168, ge=1, le=8760, description="hours that samples for /v1/stats are kept")
     wait_timeout_ms: int = Field(30_000, ge=100, le=120_000, description="longest wait of ?wait=true")
     index_batch: int = Field(512, ge=1, le=5000, description="documents a worker applies at once")
+    index_sinks: str = Field(
+        "vector graph",
+        pattern="^(vector|graph)?( (vector|graph))?$",
+        description="indexes this process brings up to date; empty for none, where others do",
+    )
+    index_workers: int = Field(1, ge=1, le=16, description="workers for each of these indexes")
+    index_backlog_max: int = Field(
+        50_000, ge=100, le=100_000_000, description="documents that may wait for an index before writes are refused"
+    )
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

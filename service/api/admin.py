@@ -11,6 +11,7 @@ from service.api.admin_schemas import (
     AdminKeyIn,
     AdminNamespacesOut,
     AuditOut,
+    IndexingOut,
     KeyIn,
     KeysOut,
     NamespaceChange,
@@ -24,6 +25,8 @@ from service.api.admin_schemas import (
     ProjectName,
     ProjectOut,
     ProjectsOut,
+    RetryIn,
+    RetryOut,
     TenantChange,
     TenantGone,
     TenantIn,
@@ -169,6 +172,31 @@ def _check_settings(state: State, body: NamespaceIn | NamespaceChange) -> None:
         raise InvalidInput("embedder", f"this service embeds with {state.embedder!r}, not with {body.embedder!r}")
     if body.weights is not None:
         state.searcher.check_options({"weights": body.weights.model_dump(exclude_none=True)})
+
+
+@router.get("/indexing", response_model=IndexingOut, responses=MISSING)
+async def indexing(
+    state: StateDep, caller: Admin, tenant: TenantName | None = None, limit: Limit = 100
+) -> dict[str, Any]:
+    """How far each index is behind, and the documents that an engine refused, with the reason.
+
+    They are tried again by themselves, ever more seldom, up to once an hour.
+    """
+    id = None if tenant is None else str((await state.tenants.get(tenant))["id"])
+    refused = await state.queue.refused(id, limit)
+    names = await state.tenants.names({str(row["tenant_id"]) for row in refused})
+    shown = [{**row, "tenant": names.get(str(row["tenant_id"]))} for row in refused]
+    return {"tiers": await state.queue.state(), "refused": shown}
+
+
+@router.post("/indexing/retry", response_model=RetryOut, responses=MISSING)
+async def retry_indexing(body: RetryIn, state: StateDep, caller: Admin) -> dict[str, Any]:
+    """Tries refused documents again at once: all, or those of a tenant, a tier, one document."""
+    id = None if body.tenant is None else str((await state.tenants.get(body.tenant))["id"])
+    count = await state.queue.retry(id, body.id, body.tier)
+    await state.tenants.note(caller.name, "indexing.retry", id, {**body.model_dump(), "documents": count})
+    state.writer.wake()
+    return {"documents": count}
 
 
 @router.post("/tenants/{tenant}/keys", status_code=201, response_model=NewKeyOut, responses=GONE)

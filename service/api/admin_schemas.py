@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from service.api.fields import WHOLE, Moment, Name, Namespace, Strict
+from service.api.fields import WHOLE, Id, Moment, Name, Namespace, Strict
 from service.api.ranking_schemas import Weights
 from service.stores.keys import ADMIN, SCOPES, NewKey
 from service.stores.tenants import NAME
@@ -284,6 +284,79 @@ class KeysOut(BaseModel):
 
     keys: list[KeyOut]
     next: str | None
+
+
+class IndexStateOut(BaseModel):
+    """How many documents an index has still to apply; of these, how many were refused and how many a worker holds.
+
+    `unconfirmed` ones are applied, and will be once more: a worker or an engine failed while they were written.
+    """
+
+    pending: int
+    refused: int
+    held: int
+    unconfirmed: int
+
+
+class RefusedOut(BaseModel):
+    """A document that an engine refused. It is tried again at `next_try`."""
+
+    tenant: str | None
+    id: str
+    tier: Literal["vector", "graph"]
+    wanted: int
+    applied: int
+    attempts: int
+    error: str
+    next_try: datetime
+
+
+class IndexingOut(BaseModel):
+    """The state of the indexes that follow PostgreSQL."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "tiers": {
+                        "vector": {"pending": 0, "refused": 0, "held": 0, "unconfirmed": 0},
+                        "graph": {"pending": 1, "refused": 1, "held": 0, "unconfirmed": 0},
+                    },
+                    "refused": [
+                        {
+                            "tenant": "acme",
+                            "id": "note-3",
+                            "tier": "graph",
+                            "wanted": 118,
+                            "applied": 97,
+                            "attempts": 4,
+                            "error": "FalkorDB refused: ...",
+                            "next_try": "2026-01-31T12:00:00Z",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    tiers: dict[Literal["vector", "graph"], IndexStateOut]
+    refused: list[RefusedOut]
+
+
+class RetryIn(Strict):
+    """Which refused documents to try again; all, where nothing is given."""
+
+    model_config = _example(tenant="acme", tier="graph")
+
+    tenant: TenantName | None = None
+    id: Id | None = None
+    tier: Literal["vector", "graph"] | None = None
+
+
+class RetryOut(BaseModel):
+    """How many documents are tried again now."""
+
+    documents: int
 
 
 class AuditLine(BaseModel):

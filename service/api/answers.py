@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from service.model import Adjustment, Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
 
@@ -93,6 +94,8 @@ class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
+    confidence: float
+    badge: Literal["HIGH", "MED", "LOW"]
     source: Literal["search"]
     tiers: dict[str, ContributionOut]
     adjustments: list[AdjustmentOut] | None = None
@@ -100,9 +103,10 @@ class ResultOut(DocumentOut):
 
 
 class TierOut(BaseModel):
-    """What became of one tier in this search."""
+    """What became of one tier in this search. `weight` is what it was asked with; what counted stands in `weights`."""
 
     status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    weight: float
     hits: int
     took_ms: float
     reason: str | None = None
@@ -142,10 +146,11 @@ class PageOut(BaseModel):
 
 
 class ItemOut(BaseModel):
-    """What became of one item of a bulk call."""
+    """What became of one item of a bulk call. `version` is that of a document."""
 
     id: str | None
     status: Literal["created", "updated", "unchanged", "error"]
+    version: int | None = None
     error: str | None = None
 
 
@@ -169,7 +174,52 @@ class WrittenOut(BaseModel):
 
     id: str
     status: Literal["created", "updated", "unchanged"]
+    version: int
     visible: bool | None = None
+
+
+class GoneOut(BaseModel):
+    """A deletion that some tier has not applied within the time limit."""
+
+    id: str
+    status: Literal["deleted"]
+    version: int
+    visible: bool
+
+
+class TierStatusOut(BaseModel):
+    """The version that a tier is to have, and the one it has. `error` is why it was refused, to be tried again then."""
+
+    wanted: int
+    applied: int
+    error: str | None = None
+    next_try: datetime | None = None
+
+
+class StatusOut(BaseModel):
+    """How far a document is on its way into the tiers. `version` is absent once it is deleted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "note-3",
+                    "version": 118,
+                    "visible": False,
+                    "tiers": {
+                        "keyword": {"wanted": 118, "applied": 118},
+                        "vector": {"wanted": 118, "applied": 118},
+                        "graph": {"wanted": 118, "applied": 97},
+                    },
+                }
+            ]
+        }
+    )
+
+    id: str
+    version: int | None = None
+    visible: bool
+    tiers: dict[str, TierStatusOut]
 
 
 class NeighborOut(BaseModel):
@@ -220,11 +270,22 @@ def document_body(document: Document) -> dict[str, Any]:
     }
 
 
+def status_body(id: str, document: Document | None, sinks: Mapping[str, Mapping[str, Any]]) -> StatusOut:
+    """The keyword tier is PostgreSQL itself: it has what was written, or has forgotten it, at once."""
+    version = document.version if document else max(sink["wanted"] for sink in sinks.values())
+    tiers = {"keyword": TierStatusOut(wanted=version, applied=version)}
+    for name, sink in sinks.items():
+        shown = {key: sink[key] for key in ("wanted", "applied", "error")}
+        tiers[name] = TierStatusOut(**shown, next_try=sink["next_try"] if sink["error"] else None)
+    visible = all(tier.applied >= tier.wanted for tier in tiers.values())
+    return StatusOut(id=id, version=document.version if document else None, visible=visible, tiers=tiers)
+
+
 def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict[str, Any]:
     return {
         "results": [_result(found, explain) for found in result.results],
         "degraded": result.degraded,
-        "tiers": {name: _tier(answer) for name, answer in result.answers.items()},
+        "tiers": {name: _tier(answer, result.asked.get(name, 0.0)) for name, answer in result.answers.items()},
         "weights": result.weights,
         "namespaces": result.namespaces,
         "took_ms": round(result.took_ms, 2),
@@ -239,6 +300,7 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
     body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    body |= {"confidence": found.confidence, "badge": found.badge}
     if found.highlight is not None:
         body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
     return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
@@ -262,9 +324,10 @@ def _adjustment(step: Adjustment) -> dict[str, Any]:
     return {"name": step.name, "multiply": step.multiply, "add": step.add, "inputs": step.inputs}
 
 
-def _tier(answer: TierAnswer) -> dict[str, Any]:
+def _tier(answer: TierAnswer, weight: float) -> dict[str, Any]:
     body: dict[str, Any] = {
         "status": answer.status.value,
+        "weight": weight,
         "hits": len(answer.hits),
         "took_ms": round(answer.took_ms, 2),
     }

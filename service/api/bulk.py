@@ -86,6 +86,7 @@ class BulkWrite:
             batch.append(self._read(item))
             if len(batch) == _BATCH:
                 await self._flush(batch)
+                await self._writer.room(self._reach)
                 batch = []
         await self._flush(batch)
 
@@ -129,7 +130,7 @@ class BulkWrite:
             if len(documents) == 1:
                 return [{"id": documents[0][0].id, "status": "error", "error": str(error)}]
             return [answer for one in documents for answer in await self._put([one])]
-        return [{"id": done.id, "status": status_of(done)} for done in written]
+        return [{"id": done.id, "status": status_of(done), "version": done.version} for done in written]
 
     def _say(self, answer: dict[str, Any]) -> None:
         self._errors |= answer["status"] == "error"
@@ -143,4 +144,4 @@ def check_vector(body: DocumentBody, dimension: int) -> None:
 
 
 def status_of(written: Written) -> str:
-    return "created" if written.created else "unchanged" if written.version is None else "updated"
+    return "created" if written.created else "updated" if written.changed else "unchanged"

@@ -15,6 +15,7 @@ from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
 from service.removal import Removal
 from service.search import Searcher
+from service.stores.backlog import Backlog
 from service.stores.completions import Completions
 from service.stores.dirty import Owed
 from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
@@ -45,6 +46,7 @@ class State:
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
     samples: Samples
+    queue: Backlog
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int
@@ -72,6 +74,8 @@ async def get_caller(request: Request, state: StateDep, credentials: _Credential
         raise Unauthorized("send your API key as `Authorization: Bearer braid_...`")
     with state.rates.guessing(request):
         caller = await _identified(state, credentials.credentials)
+    if caller.tenant_reach is not None and "braid.caller" in request.scope:
+        request.scope["braid.caller"]["tenant"] = caller.tenant_reach.tenant
     state.rates.admit(request, caller)
     return caller
 

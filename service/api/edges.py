@@ -20,32 +20,35 @@ _EXAMPLE = [{"source": "manual-17", "target": "note-3", "type": "supports", "str
 Items = Annotated[list[dict[str, Any]], AtMost("max_bulk_items", "items"), Body(min_length=1, examples=[_EXAMPLE])]
 
 
-@router.post("", response_model=BulkOut)
+@router.post("", response_model=BulkOut, responses={202: {"model": BulkOut}})
 async def add_edges(items: Items, state: StateDep, caller: Author, wait: Wait = False) -> JSON:
     """Adds or changes links. A link to a document that isn't there yet is kept, and becomes real when it comes."""
     read = [_read(item) for item in items]
     edges = [edge.to_edge() for edge in read if isinstance(edge, EdgeIn)]
     if edges:
+        await state.writer.admit(caller.reach)
         await state.writer.documents(caller.reach).add_edges(edges)
         state.writer.wake()
     answer = _answer(read)
     if wait:
         answer["visible"] = await _settled(state, caller, [edge.source for edge in edges])
-    return JSON(answer)
+    return JSON(answer, 202 if answer.get("visible") is False else 200)
 
 
-@router.delete("", response_model_exclude_none=True)
+@router.delete("", response_model=DeletedOut, responses={202: {"model": DeletedOut}})
 async def delete_edges(
     items: Annotated[list[EdgeKey], AtMost("max_bulk_items", "items"), Body(min_length=1)],
     state: StateDep,
     caller: Author,
     wait: Wait = False,
-) -> DeletedOut:
+) -> JSON:
     """Deletes links; without a type, all links from source to target."""
     gone = await state.writer.documents(caller.reach).delete_edges([item.model_dump() for item in items])
     state.writer.wake()
-    visible = await _settled(state, caller, [item.source for item in items]) if wait else None
-    return DeletedOut(deleted=gone, visible=visible)
+    if not wait:
+        return JSON({"deleted": gone})
+    visible = await _settled(state, caller, [item.source for item in items])
+    return JSON({"deleted": gone, "visible": visible}, 200 if visible else 202)
 
 
 async def _settled(state: State, caller: Caller, sources: list[str]) -> bool:

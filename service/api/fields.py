@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from service.api.limits import AtMost, limits
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-NEIGHBORS = "/neighbors"  # what follows a document's id where its neighbours are
+TAKEN = ("/neighbors", "/status")  # what follows a document's id where something about it is asked
 
 
 def _storable(text: str) -> str:
@@ -39,8 +39,8 @@ def _decoded(id: str) -> str:
 
 
 def _reachable(id: str) -> str:
-    if id.endswith(NEIGHBORS):
-        raise ValueError(f"must not end with {NEIGHBORS}: that address is taken")
+    if id.endswith(TAKEN):
+        raise ValueError(f"must not end with {' or '.join(TAKEN)}: that address is taken")
     return id
 
 

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from service.errors import (
+    BacklogFull,
     BraidError,
     Conflict,
     Degraded,
@@ -21,6 +22,7 @@ from service.errors import (
     InvalidInput,
     IssuerUnavailable,
     NotFound,
+    Overloaded,
     QuotaExceeded,
     StoreUnavailable,
     TierInvalid,
@@ -38,6 +40,8 @@ _TABLE: dict[type[BraidError], tuple[int, str, dict[str, str]]] = {
     Forbidden: (403, "forbidden", {}),
     QuotaExceeded: (403, "quota_exceeded", {}),
     TooManyRequests: (429, "too_many_requests", {}),
+    BacklogFull: (429, "backlog_full", {"Retry-After": "2"}),
+    Overloaded: (503, "overloaded", {"Retry-After": "1"}),
     NotFound: (404, "not_found", {}),
     Conflict: (409, "conflict", {}),
     IssuerUnavailable: (503, "issuer_unavailable", {"Retry-After": "10"}),

@@ -1,4 +1,4 @@
-"""The pages: search at `/`, and `/docs`. All they load comes from here; they ask no other host."""
+"""The pages: search at `/`, `/dashboard` and `/docs`. All they load comes from here; they ask no other host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _UI = files("service.ui")
 _SWAGGER = files("fastapi_swagger.resources")
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".png": "image/png", ".svg": "image/svg+xml"}
 SwaggerFile = Literal["swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"]
-_FILES = {file.name: file for file in _UI.joinpath("static").iterdir()}
+# The pages' own files, and Chart.js, which Chartkick's wheel carries.
+_FILES = {file.name: file for file in _UI.joinpath("static").iterdir()} | {
+    "chart.js": files("chartkick").joinpath("django/static/chartkick/Chart.bundle.js")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ def _packed(name: str) -> Packed:
 @router.get("/", response_class=HTMLResponse)
 async def search_page() -> HTMLResponse:
     return _page("index.html")
+
+
+@router.get("/dashboard", response_class=HTMLResponse)
+async def dashboard_page() -> HTMLResponse:
+    return _page("dashboard.html")
 
 
 def _page(name: str) -> HTMLResponse:

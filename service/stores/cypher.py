@@ -1,15 +1,17 @@
 """The Cypher of writing, and how documents, links and filters become its parameters. Pure: nothing here asks FalkorDB.
 
-    (:Document {id, namespace, title, words, tokens, facets, number_paths, number_values, created, version})
+    (:Document {id, namespace, title, words, tokens, facets, number_paths, number_values, created, version, fence})
     (:Entity {key, name, words, tokens})
-    (:Document)-[:ABOUT {type: 'about', strength: 1.0, stamp}]->(:Entity)
-    (:Document)-[:LINK {type, strength, stamp}]->(:Document)
+    (:Document)-[:ABOUT {type: 'about', strength: 1.0, stamp, fence}]->(:Entity)
+    (:Document)-[:LINK {type, strength, stamp, fence}]->(:Document)
 
 What callers write is always a parameter, never a part of a query: a link's type is a property. The client pastes
 parameters into the query text, so `safe_params` refuses what would not survive that.
 
 Each statement is seen by searches as a whole or not at all. An apply puts every edge that is wanted, with its own
 stamp, and cuts what has another one in the same statement: an edge that stays is there at every moment.
+
+What was written under a higher fence is newer, and is left as it is: see `dirty`.
 """
 
 from __future__ import annotations
@@ -44,24 +46,25 @@ LIST_INDEXES = "CALL db.indexes() YIELD label, types, status WHERE status = 'OPE
 PUT_DOCUMENTS = """
 UNWIND $rows AS row
 MERGE (d:Document {id: row.id})
+WITH d, row WHERE coalesce(d.fence, 0) <= $fence
 SET d.namespace = row.namespace, d.title = row.title, d.words = row.words, d.tokens = row.tokens,
     d.facets = row.facets, d.number_paths = row.number_paths, d.number_values = row.number_values,
-    d.created = row.created, d.version = row.version
+    d.created = row.created, d.version = row.version, d.fence = $fence
 """
 # The names outside of CALL differ from those inside: the planner takes equal ones for the same.
 REPLACE_ABOUT = """
 CALL {
   UNWIND $rows AS row
-  MATCH (d:Document {id: row.id})
+  MATCH (d:Document {id: row.id}) WHERE d.fence = $fence
   MERGE (e:Entity {key: row.key})
   ON CREATE SET e.name = row.name, e.words = row.key, e.tokens = row.tokens
   MERGE (d)-[r:ABOUT]->(e)
-  SET r.type = 'about', r.strength = 1.0, r.stamp = $stamp
+  SET r.type = 'about', r.strength = 1.0, r.stamp = $stamp, r.fence = $fence
   RETURN count(r) AS put
 }
 UNWIND $ids AS id
 MATCH (:Document {id: id})-[old:ABOUT]->(left:Entity)
-WHERE old.stamp <> $stamp
+WHERE old.stamp <> $stamp AND coalesce(old.fence, 0) <= $fence
 DELETE old
 RETURN collect(DISTINCT left.key)
 """
@@ -69,19 +72,19 @@ REPLACE_LINKS = """
 CALL {
   UNWIND $rows AS row
   MATCH (a:Document {id: row.source})
-  MATCH (b:Document {id: row.target})
+  MATCH (b:Document {id: row.target}) WHERE a.fence = $fence OR b.fence = $fence
   MERGE (a)-[r:LINK {type: row.type}]->(b)
-  SET r.strength = row.strength, r.stamp = $stamp
+  SET r.strength = row.strength, r.stamp = $stamp, r.fence = $fence
   RETURN count(r) AS put
 }
 UNWIND $ids AS id
 MATCH (:Document {id: id})-[old:LINK]-(:Document)
-WHERE old.stamp <> $stamp
+WHERE old.stamp <> $stamp AND coalesce(old.fence, 0) <= $fence
 DELETE old
 """
 DELETE_DOCUMENTS = """
 UNWIND $ids AS id
-MATCH (d:Document {id: id})
+MATCH (d:Document {id: id}) WHERE coalesce(d.fence, 0) <= $fence
 OPTIONAL MATCH (d)-[:ABOUT]->(e:Entity)
 WITH d, collect(e.key) AS keys
 DETACH DELETE d

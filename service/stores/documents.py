@@ -94,19 +94,30 @@ DELETE FROM edges e USING jsonb_to_recordset($2) AS row (source text, target tex
 WHERE e.tenant_id = $1 AND e.source = row.source AND e.target = row.target AND (row.type IS NULL OR e.type = row.type)
 RETURNING e.source
 """
+# What a document is applied for only grows: a put and a link to the same new document may commit in either order.
 _MARK = """
 INSERT INTO dirty AS d (tenant_id, document_id, sink, wanted_version)
-SELECT $1, id, sink, nextval('document_version') FROM unnest($2::text[]) AS id, unnest($3::text[]) AS sink
-ORDER BY id COLLATE "C", sink
+SELECT $1, row.id, sink, coalesce(row.version, nextval('document_version'))
+FROM unnest($2::text[], $4::bigint[]) AS row (id, version), unnest($3::text[]) AS sink
+ORDER BY row.id COLLATE "C", sink
 ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
-SET wanted_version = excluded.wanted_version, attempts = 0, next_try = now(), error = NULL,
+SET wanted_version = CASE WHEN excluded.wanted_version > d.wanted_version THEN excluded.wanted_version
+                          ELSE nextval('document_version') END,
+    attempts = 0, next_try = now(), error = NULL,
     wanted_since = CASE WHEN d.applied_version < d.wanted_version THEN d.wanted_since ELSE now() END
 """
 _PENDING = """
 SELECT count(*) FROM dirty
-WHERE tenant_id = $1 AND document_id = ANY($2::text[]) AND applied_version < wanted_version
+WHERE tenant_id = $1 AND document_id = ANY($2::text[]) AND applied_version < least(wanted_version, $3)
 """
+_VERSIONS = "SELECT id, version FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[])"
 _LAST_VERSION = "SELECT last_value FROM document_version"
+_NEXT_VERSION = "SELECT nextval('document_version')"
+_STATUS = """
+SELECT sink, wanted_version AS wanted, applied_version AS applied, error, next_try FROM dirty
+WHERE tenant_id = $1 AND document_id = $2
+    AND ($3 OR EXISTS (SELECT FROM documents d WHERE d.tenant_id = $1 AND d.id = $2))
+"""
 _PENDING_SINCE = """
 SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version > $3 AND wanted_version <= $4
     AND applied_version < wanted_version AND tenant_id = $1)
@@ -114,6 +125,7 @@ SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version
 _GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
 _LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
 _FETCH = "SELECT * FROM documents_by_id($1, $2, $3, $4, $5)"
+_MAXIMUM = "SELECT query_maximum($1, $2, $3)"
 _FACTS = "SELECT * FROM facts_by_id($1, $2, $3, $4, $5, $6)"
 _NAMESPACES = """
 SELECT n.name FROM namespaces n
@@ -143,11 +155,12 @@ ORDER BY d.id LIMIT $6
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one document in a write. `version` is None where nothing changed."""
+    """What became of one document in a write, and the version it has since."""
 
     id: str
-    created: bool
-    version: int | None
+    version: int
+    created: bool = False
+    changed: bool = True
 
 
 class TenantDocuments:
@@ -172,15 +185,23 @@ class TenantDocuments:
             await connection.execute(_INDEX_WORDS, self._tenant, sorted(changed), *self._weighing.numbers)
             relinked = [(d, links) for d, links in documents if links is not None and d.id in changed]
             await self._relink(connection, relinked)
-            await self._mark(connection, sorted(changed), SINKS)
-        return [_written(document.id, changed.get(document.id)) for document, _ in documents]
+            await self._mark(connection, sorted(changed), SINKS, [changed[id]["version"] for id in sorted(changed)])
+            same = await self._versions(connection, [d.id for d, _ in documents if d.id not in changed])
+        return [
+            Written(d.id, changed[d.id]["version"], changed[d.id]["created"])
+            if d.id in changed
+            else Written(d.id, same[d.id], changed=False)
+            for d, _ in documents
+        ]
 
-    async def delete(self, id: str) -> bool:
-        """Deletes a document and the links it holds; its dirty rows become tombstones."""
+    async def delete(self, id: str) -> int | None:
+        """Deletes a document and the links it holds; its dirty rows become tombstones. Returns their version."""
         async with self._writing() as connection:
-            found = await connection.fetchval(_LOCK, self._tenant, [id]) is not None
-            await self._delete(connection, [id] if found else [])
-        return found
+            if await connection.fetchval(_LOCK, self._tenant, [id]) is None:
+                return None
+            version: int = await connection.fetchval(_NEXT_VERSION)
+            await self._delete(connection, [id], [version])
+        return version
 
     async def delete_some(self, namespace: str, limit: int) -> int:
         """Deletes up to so many documents of a namespace."""
@@ -205,9 +226,16 @@ class TenantDocuments:
             await self._mark(connection, sorted({row["source"] for row in gone}), ("graph",))
         return len(gone)
 
-    async def pending(self, ids: Sequence[str]) -> int:
-        """How many (document, sink) pairs of these have still to be applied."""
-        return int((await self._fetch(_PENDING, list(ids)))[0][0])
+    async def pending(self, ids: Sequence[str], upto: int = 2**62) -> int:
+        """How many (document, sink) pairs of these have still to be applied, up to some version."""
+        return int((await self._fetch(_PENDING, list(ids), upto))[0][0])
+
+    async def status(self, id: str) -> dict[str, dict[str, Any]]:
+        """What each sink has still to do for a document, or for one that was deleted. Empty where neither is known,
+        to this caller: whether a deleted one was within its reach nobody can say."""
+        whole = self._reach.project is None and self._reach.namespaces is None
+        rows = await self._fetch(_STATUS, id, whole)
+        return {row["sink"]: {name: row[name] for name in ("wanted", "applied", "error", "next_try")} for row in rows}
 
     async def last_version(self) -> int:
         """Every write from here on has a higher one."""
@@ -240,6 +268,14 @@ class TenantDocuments:
         wanted = (list(ids), None if namespaces is None else list(namespaces), grouping and list(grouping))
         rows = await self._postgres.fetch(_FACTS, self._tenant, self._reach.project, names, *wanted)
         return {row[0]: Facts(*row[1:]) for row in rows}
+
+    async def query_maximum(self, words: str, namespaces: Sequence[str] | None) -> float | None:
+        """The highest BM25 that any document could reach for these words."""
+        row = await self._postgres.fetchrow(
+            _MAXIMUM, self._tenant, words, None if namespaces is None else list(namespaces)
+        )
+        most: float | None = row[0]
+        return most
 
     async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
         """A page in order of id, starting behind `after`."""
@@ -286,11 +322,14 @@ class TenantDocuments:
             yield connection
             await epochs.advance(connection, self._tenant)
 
-    async def _delete(self, connection: Connection, ids: Sequence[str]) -> None:
+    async def _versions(self, connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+        return dict(await connection.fetch(_VERSIONS, self._tenant, list(ids))) if ids else {}
+
+    async def _delete(self, connection: Connection, ids: Sequence[str], versions: Sequence[int] = ()) -> None:
         await connection.execute(_LOCK_LINKS, self._tenant, ids)
         await connection.execute(_DROP_LINKS, self._tenant, ids)
         await connection.execute(_DELETE, self._tenant, ids)
-        await self._mark(connection, ids, SINKS)
+        await self._mark(connection, ids, SINKS, versions)
 
     async def _relink(self, connection: Connection, linked: Sequence[tuple[Document, Sequence[Edge] | None]]) -> None:
         sources = [document.id for document, _ in linked]
@@ -300,9 +339,17 @@ class TenantDocuments:
             _ADD_EDGES, self._tenant, _edge_rows([e for _, edges in linked for e in edges or ()]), True
         )
 
-    async def _mark(self, connection: Connection, ids: Sequence[str], sinks: Sequence[str]) -> None:
+    async def _mark(
+        self,
+        connection: Connection,
+        ids: Sequence[str],
+        sinks: Sequence[str],
+        versions: Sequence[int] = (),
+    ) -> None:
+        """Makes these dirty, under these versions or, where none are given, under new ones."""
         if ids:
-            await connection.execute(_MARK, self._tenant, list(ids), list(sinks))
+            given: Sequence[int | None] = versions or [None for _ in ids]
+            await connection.execute(_MARK, self._tenant, list(ids), list(sinks), given)
 
 
 def document_from(row: Any) -> Document:
@@ -311,10 +358,6 @@ def document_from(row: Any) -> Document:
     if values.get("vector") is not None:
         values["vector"] = tuple(values["vector"])
     return Document(**values)
-
-
-def _written(id: str, row: Any) -> Written:
-    return Written(id, False, None) if row is None else Written(id, row["created"], row["version"])
 
 
 def _edge_rows(edges: Sequence[Edge]) -> list[dict[str, object]]:

@@ -26,6 +26,7 @@ _WORDLLAMA_CHARS = 16_000  # a mean over more words says nothing new
 _WORDLLAMA_BATCH = 64
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 _HTTP_BATCH = 64
+_REFUSED = (400, 413, 422)  # the text's fault: without it the others can be embedded
 _HTTP_TIMEOUT = httpx.Timeout(30.0, connect=3.0)
 
 Vector = Sequence[float]
@@ -270,6 +271,8 @@ class HttpEmbedder:
             reply = await self._client.post(self._url, json=body)
         except (httpx.HTTPError, RuntimeError) as error:
             raise TierUnavailable(f"embedder {self.name}: no answer ({type(error).__name__})") from error
+        if reply.status_code in _REFUSED:
+            raise TierInvalid(f"embedder {self.name}: refused a text with status {reply.status_code}")
         if reply.status_code != 200:
             raise TierUnavailable(f"embedder {self.name}: answered with status {reply.status_code}")
         return reply

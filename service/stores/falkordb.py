@@ -48,8 +48,9 @@ class GraphStore:
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
 
-    async def apply(self, tenant: str, nodes: Sequence[tuple[Document, Sequence[Edge]]]) -> None:
-        """Make the graph hold these documents, with exactly these entities and links. Safe to repeat.
+    async def apply(self, tenant: str, nodes: Sequence[tuple[Document, Sequence[Edge]]], fence: int = 0) -> None:
+        """Make the graph hold these documents, with exactly these entities and links. Safe to repeat. A document that
+        was written under a higher fence is left alone.
 
         A search in the meantime finds what it found before, or what it will find after, never less than both.
         """
@@ -57,18 +58,21 @@ class GraphStore:
         if not latest:
             return
         documents = [document for document, _ in latest.values()]
-        ids, stamp = list(latest), _stamp()
+        ids, mark = list(latest), {"stamp": _stamp(), "fence": fence}
         await self._ensure_indexes(tenant)
-        await self._write(tenant, cypher.PUT_DOCUMENTS, rows=[cypher.document_row(document) for document in documents])
-        cut = await self._write(tenant, cypher.REPLACE_ABOUT, rows=cypher.about_rows(documents), ids=ids, stamp=stamp)
-        await self._write(tenant, cypher.REPLACE_LINKS, rows=cypher.link_rows(latest), ids=ids, stamp=stamp)
+        rows = [cypher.document_row(document) for document in documents]
+        await self._write(tenant, cypher.PUT_DOCUMENTS, rows=rows, fence=fence)
+        cut = await self._write(tenant, cypher.REPLACE_ABOUT, rows=cypher.about_rows(documents), ids=ids, **mark)
+        await self._write(tenant, cypher.REPLACE_LINKS, rows=cypher.link_rows(latest), ids=ids, **mark)
         await self._drop_orphans(tenant, cut)
 
-    async def delete(self, tenant: str, ids: Sequence[str]) -> None:
-        """Forget these documents, their links, and the entities that no other document is about."""
+    async def delete(self, tenant: str, ids: Sequence[str], fence: int = 0) -> None:
+        """Forget these documents, their links, and the entities that no other document is about. A document that was
+        written under a higher fence stays."""
         if not ids or not await self.exists(tenant):
             return
-        await self._drop_orphans(tenant, await self._write(tenant, cypher.DELETE_DOCUMENTS, ids=list(ids)))
+        cut = await self._write(tenant, cypher.DELETE_DOCUMENTS, ids=list(ids), fence=fence)
+        await self._drop_orphans(tenant, cut)
 
     async def drop(self, tenant: str) -> None:
         """Forget everything about a tenant."""

@@ -37,6 +37,7 @@ _GONE = (
     asyncpg.SerializationError,
 )
 
+_APART_S = 5.0
 _QUOTA = "BRQ01"  # raised by hold_quota in migrations/0001_spine.sql
 
 
@@ -91,6 +92,16 @@ class Postgres:
             async with self._pool.acquire(timeout=self._acquire_timeout) as connection:
                 with watched(connection, self._url, WRITE_ANSWER_S if writes else ANSWER_S):
                     yield connection
+
+    @asynccontextmanager
+    async def apart(self) -> AsyncIterator[Connection]:
+        """A connection that is not of the pool, for who keeps it."""
+        with _translated():
+            connection = await asyncpg.connect(self._url, timeout=_APART_S)
+            try:
+                yield connection
+            finally:
+                connection.terminate()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:

@@ -40,9 +40,13 @@ class VectorStore(Protocol):
         """The nearest documents by cosine, clamped to 0..1, best first, ties by id."""
         ...
 
-    async def upsert(self, tenant: str, points: Sequence[Point]) -> None: ...
+    async def upsert(self, tenant: str, points: Sequence[Point], fence: int = 0) -> None:
+        """Writes points, but for those that were written under a higher fence."""
+        ...
 
-    async def delete(self, tenant: str, ids: Sequence[str]) -> None: ...
+    async def delete(self, tenant: str, ids: Sequence[str], fence: int = 0) -> None:
+        """Forgets documents, but for those that were written under a higher fence."""
+        ...
 
     async def drop(self, tenant: str) -> None:
         """Forget everything about a tenant."""
@@ -60,6 +64,7 @@ class Dialect:
     match_any: Callable[..., Any]
     numbers: Callable[..., Any]
     times: Callable[..., Any]
+    has_id: Callable[..., Any]
 
 
 def compile_filter(dialect: Dialect, namespaces: Sequence[str] | None, only: Filter, tenant: str | None = None) -> Any:
@@ -78,6 +83,12 @@ def _conjunction(dialect: Dialect, only: Filter, must: list[Any]) -> Any:
         must.append(dialect.field(key="created_at", range=window))
     must += [dialect.filter(should=[_conjunction(dialect, part, []) for part in group]) for group in only.one_of]
     return dialect.filter(must=must, must_not=[_conjunction(dialect, part, []) for part in only.none_of])
+
+
+def not_newer(dialect: Dialect, fence: int, ids: Sequence[str] | None = None) -> Any:
+    """What was not written under a higher fence: of these points, or whichever is asked about."""
+    newer = dialect.field(key="fence", range=dialect.numbers(gt=fence))
+    return dialect.filter(must=[] if ids is None else [dialect.has_id(set(ids))], must_not=[newer])
 
 
 def _among(dialect: Dialect, key: str, values: Sequence[str | None]) -> Any:
@@ -107,7 +118,7 @@ def rfc3339(moment: datetime | None) -> str | None:
     return aware.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def payload_of(document: Document) -> dict[str, Any]:
+def payload_of(document: Document, fence: int) -> dict[str, Any]:
     """What is stored beside a vector: enough to filter by, and the id to answer with."""
     payload: dict[str, Any] = {
         "id": document.id,
@@ -115,6 +126,7 @@ def payload_of(document: Document) -> dict[str, Any]:
         "facets": list(facets_of(document)),
         "numbers": {number_key(path): values for path, values in numbers_of(document.metadata).items()},
         "version": document.version,
+        "fence": fence,
     }
     if document.created_at is not None:
         payload["created_at"] = rfc3339(document.created_at)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import UUID
 
 import qdrant_edge as edge
 
@@ -26,6 +25,7 @@ from service.stores.qdrant import (
     checked,
     compile_filter,
     matches_nothing,
+    not_newer,
     payload_of,
     point_id,
     tenant_id,
@@ -35,7 +35,9 @@ from service.stores.qdrant import (
 T = TypeVar("T")
 Shard = Any  # edge.EdgeShard, which is outside our type checking
 
-EDGE = Dialect(edge.Filter, edge.FieldCondition, edge.MatchAny, edge.RangeFloat, edge.RangeDateTime)
+EDGE = Dialect(
+    edge.Filter, edge.FieldCondition, edge.MatchAny, edge.RangeFloat, edge.RangeDateTime, edge.HasIdCondition
+)
 
 _THREADS = 4
 _DROPPED = ".dropped-"
@@ -109,17 +111,17 @@ class EdgeVectorStore:
 
         return await self._with_existing(tenant, query, [])
 
-    async def upsert(self, tenant: str, points: Sequence[Point]) -> None:
+    async def upsert(self, tenant: str, points: Sequence[Point], fence: int = 0) -> None:
         """Points are checked before the shard is made: a refused write leaves nothing behind."""
         name = tenant_id(tenant).hex
-        batch = await self._run(lambda: [self._point(tenant, *each) for each in points])
+        batch = await self._run(lambda: [self._point(tenant, fence, *each) for each in points])
         if batch:
-            write = edge.UpdateOperation.upsert_points(batch)
+            write = edge.UpdateOperation.upsert_points(batch, condition=not_newer(EDGE, fence))
             await self._ask(name, await self._shard(name, create=True), lambda shard: shard.update(write))
 
-    async def delete(self, tenant: str, ids: Sequence[str]) -> None:
-        points: list[int | UUID | str] = [point_id(tenant, each) for each in ids]
-        remove = edge.UpdateOperation.delete_points(points)
+    async def delete(self, tenant: str, ids: Sequence[str], fence: int = 0) -> None:
+        points = [point_id(tenant, each) for each in ids]
+        remove = edge.UpdateOperation.delete_points_by_filter(not_newer(EDGE, fence, points))
         await self._with_existing(tenant, lambda shard: shard.update(remove), None)
 
     async def drop(self, tenant: str) -> None:
@@ -133,9 +135,9 @@ class EdgeVectorStore:
         exact = edge.CountRequest(exact=True)
         return await self._with_existing(tenant, lambda shard: int(shard.count(exact)), 0)
 
-    def _point(self, tenant: str, document: Document, vector: Sequence[float]) -> edge.Point:
+    def _point(self, tenant: str, fence: int, document: Document, vector: Sequence[float]) -> edge.Point:
         values = checked(vector, self._dimension)
-        return edge.Point(point_id(tenant, document.id), values, payload_of(document))
+        return edge.Point(point_id(tenant, document.id), values, payload_of(document, fence))
 
     async def _with_existing(self, tenant: str, work: Callable[[Shard], T], otherwise: T) -> T:
         """Ask a tenant's shard; a tenant that never wrote has none, and gets none by being asked about."""

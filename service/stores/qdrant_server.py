@@ -21,6 +21,7 @@ from service.stores.qdrant import (
     checked,
     compile_filter,
     matches_nothing,
+    not_newer,
     payload_of,
     point_id,
     tenant_id,
@@ -28,7 +29,14 @@ from service.stores.qdrant import (
 )
 
 MEMORY = ":memory:"
-SERVER = Dialect(models.Filter, models.FieldCondition, models.MatchAny, models.Range, models.DatetimeRange)
+SERVER = Dialect(
+    models.Filter,
+    models.FieldCondition,
+    models.MatchAny,
+    models.Range,
+    models.DatetimeRange,
+    lambda ids: models.HasIdCondition(has_id=list(ids)),
+)
 _REFUSED = (400, 409, 413, 422)
 
 
@@ -87,21 +95,21 @@ class ServerVectorStore:
             )
         return to_hits(answer.points)
 
-    async def upsert(self, tenant: str, points: Sequence[Point]) -> None:
+    async def upsert(self, tenant: str, points: Sequence[Point], fence: int = 0) -> None:
         client = await self._opened()
         if not points:
             return
         with self._translated():
-            structs = [self._struct(tenant, document, vector) for document, vector in points]
-            await client.upsert(self._alias, structs, wait=True)
+            structs = [self._struct(tenant, fence, document, vector) for document, vector in points]
+            await client.upsert(self._alias, structs, wait=True, update_filter=not_newer(SERVER, fence))
 
-    async def delete(self, tenant: str, ids: Sequence[str]) -> None:
+    async def delete(self, tenant: str, ids: Sequence[str], fence: int = 0) -> None:
         client = await self._opened()
         if not ids:
             return
         with self._translated():
-            points: list[models.ExtendedPointId] = [point_id(tenant, each) for each in ids]
-            await client.delete(self._alias, models.PointIdsList(points=points), wait=True)
+            points = not_newer(SERVER, fence, [point_id(tenant, each) for each in ids])
+            await client.delete(self._alias, models.FilterSelector(filter=points), wait=True)
 
     async def drop(self, tenant: str) -> None:
         client = await self._opened()
@@ -120,8 +128,8 @@ class ServerVectorStore:
             self._url, api_key=self._api_key, timeout=math.ceil(self._timeout_s), check_compatibility=False
         )
 
-    def _struct(self, tenant: str, document: Document, vector: Sequence[float]) -> models.PointStruct:
-        payload = payload_of(document) | {"tenant": _canonical(tenant)}
+    def _struct(self, tenant: str, fence: int, document: Document, vector: Sequence[float]) -> models.PointStruct:
+        payload = payload_of(document, fence) | {"tenant": _canonical(tenant)}
         values = checked(vector, self._dimension)
         return models.PointStruct(id=point_id(tenant, document.id), vector=values, payload=payload)
 

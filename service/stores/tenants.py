@@ -6,7 +6,7 @@ Everything here runs in a transaction of an admin, and writes its line of the au
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ RETURNING {_SHOWN}
 """  # noqa: S608
 _FIND = f"SELECT {_SHOWN} FROM tenants WHERE name = $1"  # noqa: S608
 _HOLD = f"{_FIND} FOR NO KEY UPDATE"
+_NAMES = "SELECT id, name FROM tenants WHERE id = ANY($1::uuid[])"
 _LIST = f"SELECT {_SHOWN} FROM tenants WHERE name > $1 ORDER BY name LIMIT $2"  # noqa: S608
 _CHANGE = f"""
 UPDATE tenants SET state = $2, max_documents = $3, max_bytes = $4 WHERE id = $1 RETURNING {_SHOWN}
@@ -90,6 +91,16 @@ class Tenants:
             new = {**found, **changes}
             await connection.fetchrow(_CHANGE, found["id"], new["state"], new["max_documents"], new["max_bytes"])
             await record(connection, actor, "tenant.change", str(found["id"]), {"name": name, **changes})
+
+    async def names(self, ids: Collection[str]) -> dict[str, str]:
+        """What the tenants of these ids are called."""
+        async with self.admin() as connection:
+            return {str(row["id"]): row["name"] for row in await connection.fetch(_NAMES, list(ids))}
+
+    async def note(self, actor: str, action: str, tenant: str | None, detail: Mapping[str, Any]) -> None:
+        """A line of the audit for what was done elsewhere."""
+        async with self.admin() as connection:
+            await record(connection, actor, action, tenant, detail)
 
     async def audited(self, tenant: str | None, after: int, limit: int) -> list[dict[str, Any]]:
         """The audit's lines, of all or of one tenant, in order of writing."""

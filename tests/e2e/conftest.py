@@ -21,6 +21,27 @@ QUIET = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-backgro
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 SHOTS = Path(__file__).parents[2] / "screenshots"  # git-ignored: for people to look at
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+# How far the page sticks out to the right.
+OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# The texts whose colour is too close to what lies behind them, by the formula of WCAG 2.
+FAINT = """() => {
+  const linear = (v) => (v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  const light = (colour) => {
+    const [red, green, blue] = colour.match(/[\\d.]+/g).map((v) => linear(v / 255));
+    return .2126 * red + .7152 * green + .0722 * blue + .05;
+  };
+  const behind = (node) => {
+    const colour = getComputedStyle(node).backgroundColor;
+    return colour.endsWith(", 0)") ? behind(node.parentElement) : colour;
+  };
+  const ratio = (node) => {
+    const [one, other] = [light(getComputedStyle(node).color), light(behind(node))];
+    return Math.max(one, other) / Math.min(one, other);
+  };
+  const texts = document.querySelectorAll("p, .tier, h2, h3, .chip, .score, output, nav a, td");
+  const faint = [...texts].filter((node) => node.offsetParent && ratio(node) < 4.5);
+  return faint.map((node) => [node.className, node.textContent.slice(0, 30), ratio(node)]);
+}"""
 
 expect.set_options(timeout=20_000)
 

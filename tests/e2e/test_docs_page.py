@@ -12,14 +12,14 @@ INJECTED = """() => { const s = document.createElement("script"); s.textContent 
     document.body.append(s); return window.owned ?? 0; }"""
 
 
-@pytest.mark.parametrize(("path", "shown"), [("/docs", ".opblock-summary"), ("/", "#form")])
+@pytest.mark.parametrize(("path", "shown"), [("/docs", ".opblock-summary"), ("/", "#form"), ("/dashboard", "#door")])
 async def test_a_page_is_whole_under_its_policy(visit: Open, path: str, shown: str) -> None:
     """What is blocked, or asked of another host, fails the test at its end: see `watched`."""
     page = await visit(path)
     await expect(page.locator(shown).first).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/docs", "/"])
+@pytest.mark.parametrize("path", ["/docs", "/", "/dashboard"])
 async def test_a_page_may_call_the_service_and_runs_nothing_that_was_put_in(
     braid: Running, visit: Open, watched: Watched, path: str
 ) -> None:

@@ -10,7 +10,7 @@ import httpx
 from playwright.async_api import Page, Route, expect
 
 from tests.conftest import Running
-from tests.e2e.conftest import PHONE, Open, Watched, shot
+from tests.e2e.conftest import FAINT, OVERHANG, PHONE, Open, Watched, shot
 from tests.faults.conftest import Breakable
 from tests.faults.conftest import own as own  # noqa: PLC0414 - the fixture
 
@@ -134,6 +134,23 @@ async def test_an_opened_result_adds_up_and_draws_the_walk_that_found_it(visit: 
     await expect(page.locator(f"{RESULT} .title").first).to_have_text(name)
 
 
+async def test_what_matches_is_marked(visit: Open, sample_key: str) -> None:
+    page = await visit("/", sample_key)
+    await search(page, "boom hinge")
+    first = page.locator(RESULT).first
+    await expect(first.locator(".title mark")).to_have_text(["Boom", "hinge"])
+    await expect(first.locator(".text mark").first).to_have_text("hinge")
+
+
+async def test_what_is_being_typed_is_completed(visit: Open, sample_key: str) -> None:
+    page = await visit("/", sample_key)
+    await search(page, "margue")
+    await page.locator("#suggestions").get_by_role("button", name="Marguerite Vance", exact=True).click()
+    await expect(page.locator("#query")).to_have_value("Marguerite Vance")
+    await settled(page)
+    await expect(page.locator(f"{RESULT} .title").first).to_have_text("Marguerite Vance, mechanisms")
+
+
 async def test_namespaces_and_filters_narrow_and_stay_in_the_address(visit: Open, sample_key: str) -> None:
     page = await visit("/", sample_key)
     await search(page, "Dipper")
@@ -166,6 +183,10 @@ async def test_a_missing_tier_is_said_plainly_and_the_rest_is_there(visit: Open,
         await expect(page.locator("#tiers .broken th")).to_have_text("graph")
         await expect(page.locator(f"{RESULT} .title").first).to_have_text("Stowing the dish")
         await shot(page, "degraded")
+        dashboard = await visit("/dashboard", key, url=own.braid.url)
+        await expect(dashboard.locator("#missing")).to_contain_text("graph was missing in 1 of")
+        await expect(dashboard.locator("#tile-degraded dd.warn")).to_be_visible()
+        await shot(dashboard, "dashboard-degraded")
     await own.whole()
     await search(page, "Dipper in a storm")
     await expect(page.locator("#missing")).to_be_hidden()
@@ -188,6 +209,7 @@ async def test_what_documents_hold_is_shown_as_text(visit: Open, braid: Running)
     await result.locator(".title").click()
     await expect(result.locator("svg")).to_be_visible()
     await expect(result.locator(".text")).to_contain_text(HOSTILE)
+    await expect(result.locator(".text mark").first).to_have_text("wombat")
     await page.evaluate("new Promise((done) => setTimeout(done, 200))")  # an image that fails says so a moment later
     assert await page.title() == "Braid"
     assert await page.locator("#answer img, #answer script, #pickers img").count() == 0
@@ -248,36 +270,14 @@ async def test_the_keyboard_is_enough(visit: Open, sample_key: str) -> None:
 
 async def test_on_a_phone_nothing_sticks_out(visit: Open, sample_key: str) -> None:
     page = await visit("/", sample_key, **PHONE)
-    overhang = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await page.evaluate(overhang) == 0
+    assert await page.evaluate(OVERHANG) == 0
     await search(page, STICKY)
     await page.locator(f"{RESULT} .title").nth(1).click()
     await expect(page.locator("svg.graph-view")).to_be_visible()
-    assert await page.evaluate(overhang) == 0
+    assert await page.evaluate(OVERHANG) == 0
     await shot(page, "phone")
     await page.get_by_text("Weights", exact=True).click()
     await expect(page.locator("#weight-graph")).to_be_visible()
-
-
-# The texts whose colour is too close to what lies behind them, by the formula of WCAG 2.
-FAINT = """() => {
-  const linear = (v) => (v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-  const light = (colour) => {
-    const [red, green, blue] = colour.match(/[\\d.]+/g).map((v) => linear(v / 255));
-    return .2126 * red + .7152 * green + .0722 * blue + .05;
-  };
-  const behind = (node) => {
-    const colour = getComputedStyle(node).backgroundColor;
-    return colour.endsWith(", 0)") ? behind(node.parentElement) : colour;
-  };
-  const ratio = (node) => {
-    const [one, other] = [light(getComputedStyle(node).color), light(behind(node))];
-    return Math.max(one, other) / Math.min(one, other);
-  };
-  const texts = document.querySelectorAll("p, .tier, h2, h3, .chip, .score, output, nav a, td");
-  const faint = [...texts].filter((node) => node.offsetParent && ratio(node) < 4.5);
-  return faint.map((node) => [node.className, node.textContent.slice(0, 30), ratio(node)]);
-}"""
 
 
 async def test_text_is_readable_in_the_light_and_in_the_dark(visit: Open, sample_key: str) -> None:

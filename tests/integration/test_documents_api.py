@@ -37,8 +37,9 @@ async def find(client: httpx.AsyncClient, query: str, **body: Any) -> list[str]:
 
 
 async def test_a_document_comes_back_as_it_was_written(client: httpx.AsyncClient) -> None:
-    assert await put(client, "note-3", **NOTE) == {"id": "note-3", "status": "created", "visible": True}
+    written = await put(client, "note-3", **NOTE)
     stored = (await client.get("/v1/documents/note-3")).json()
+    assert written == {"id": "note-3", "status": "created", "version": stored["version"], "visible": True}
     assert {key: stored[key] for key in NOTE} == NOTE | {"created_at": "2026-03-01T10:00:00+00:00"}
     assert stored["id"] == "note-3"
     assert stored["version"] > 0

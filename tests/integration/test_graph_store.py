@@ -384,6 +384,23 @@ async def test_applies_at_once_lose_nothing_of_each_other(store: GraphStore, ten
     assert sorted(edges) == [["a", "ada"], ["a", "b"], ["b", "ada"]]
 
 
+async def test_what_comes_late_under_an_older_fence_changes_nothing(store: GraphStore, tenant: str) -> None:
+    """A worker that stood still must not overwrite, cut or delete what another one wrote in the meantime."""
+    new = [Document("a", title="Heron", entities=("Lake",)), Document("b", title="Otter")]
+    link = Edge("a", "b", "hunts", 0.5)
+    await store.apply(tenant, [(new[0], [link]), (new[1], [link])], 7)
+    old = [Document("a", title="Stork", entities=("Roof",)), Document("b", title="Beaver")]
+    await store.apply(tenant, [(old[0], []), (old[1], [])], 6)
+    await store.delete(tenant, ["a", "b"], 6)
+    assert ids(await find(store, tenant, "Heron")) == ["a", "b"]
+    assert ids(await find(store, tenant, "Lake")) == ["a", "b"]
+    assert ids(await find(store, tenant, "Stork Roof Beaver")) == []
+    await store.apply(tenant, [(old[0], [])], 7)  # the same worker again
+    assert ids(await find(store, tenant, "Stork")) == ["a"]
+    await store.delete(tenant, ["a"], 8)
+    assert await store.count(tenant) == 1
+
+
 async def test_a_link_whose_target_comes_later_becomes_real_then(store: GraphStore, tenant: str) -> None:
     link = Edge("a", "b", "cites", 0.5)
     await put(store, tenant, [Document("a", title="alpha")], [link])

@@ -12,7 +12,7 @@ import pytest
 from service.app import EMBEDDED_ROLE, prepare, with_user
 from service.model import Filter, Reach
 from service.ranking.typed import parse
-from service.stores import completions, dirty, documents, samples
+from service.stores import backlog, completions, dirty, documents, samples
 from service.stores.filters import Condition
 from service.stores.postgres import Postgres
 from tests.conftest import Running
@@ -64,16 +64,17 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "get": (documents._GET, (TENANT, "d1")),
     "links": (documents._LINKS, (TENANT, "d1", 10)),
     "page": (documents._PAGE, (TENANT, "d1", ["ns1"], None, {}, 10)),
+    "status": (documents._STATUS, (TENANT, "d1", False)),
     "namespaces": (documents._NAMESPACES, (TENANT, None)),
     "neighbors": (documents._NEIGHBORS, (TENANT, "d1", 10)),
-    "pending": (documents._PENDING, (TENANT, IDS)),
+    "pending": (documents._PENDING, (TENANT, IDS, 5)),
     "delete": (documents._DELETE, (TENANT, IDS)),
     "lock some": (documents._LOCK_SOME, (TENANT, "ns1", 10)),
     "weights": (documents._WEIGHTS, (TENANT, "ns1")),
     "lock": (documents._LOCK, (TENANT, IDS)),
     "current": (dirty._CURRENT, (TENANT, IDS)),
     "touching": (dirty._TOUCHING, (TENANT, IDS)),
-    "applied": (dirty._APPLIED, (TENANT, "vector", TENANT, IDS, [1, 2, 3])),
+    "applied": (dirty._APPLIED, (TENANT, "vector", TENANT, IDS, [1, 2, 3], 4)),
     "bury": (dirty._BURY, (TENANT, IDS)),
     "refused": (dirty._REFUSED, (TENANT, "vector", TENANT, "d1", "why")),
     "totals": (samples._TOTALS, (TENANT, 1)),
@@ -81,8 +82,11 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "backlog": (dirty._BACKLOG, ()),
 }
 OF_A_WORKER: dict[str, tuple[str, tuple[object, ...]]] = {
-    "claim": (dirty._CLAIM, ("vector", TENANT, 60, 100)),
-    "release": (dirty._RELEASE, ("vector", TENANT, [TENANT], ["d1"])),
+    **{f"claim {n}": (one, ("vector", TENANT, 15, 100, 60)) for n, one in enumerate(dirty.claim_statements(True))},
+    "release": (dirty._RELEASE, ("vector", TENANT, [TENANT], ["d1"], 1, 60)),
+    "refused": (backlog._REFUSED, (None, 100)),
+    "retry": (backlog._RETRY, (None, "d1", "vector")),
+    "behind": (backlog._BY_TENANT, ()),
     "backlog": (dirty._BACKLOG, ()),
     "prune": (samples._PRUNE, (160,)),
 }

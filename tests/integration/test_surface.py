@@ -17,7 +17,7 @@ from service.errors import outline
 from tests.conftest import Running, running
 from tests.integration.test_refusals import check_problem
 
-PAGES = ("/", "/docs")
+PAGES = ("/", "/dashboard", "/docs")
 ORIGIN = {"Origin": "https://app.example"}
 
 
@@ -83,10 +83,11 @@ async def test_a_page_asks_no_other_host_and_runs_nothing_but_its_own(braid: Run
         assert (await braid.client().get(f"/{asset}")).status_code == 200
 
 
-async def test_the_search_page_holds_no_script_or_style_of_its_own(braid: Running) -> None:
-    page = await braid.client().get("/")
+@pytest.mark.parametrize("path", ["/", "/dashboard"])
+async def test_our_own_pages_hold_no_script_and_no_style(braid: Running, path: str) -> None:
+    page = await braid.client().get(path)
     assert "unsafe" not in page.headers["content-security-policy"]
-    assert not re.search(r"<style|style=|<script(?! type=\"module\" src=)|\son\w+=", page.text)
+    assert not re.search(r"<style|style=|<script(?! (type=\"module\" )?src=)|\son\w+=", page.text)
 
 
 async def test_a_file_of_the_pages_travels_small_and_once(braid: Running) -> None:

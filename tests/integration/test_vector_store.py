@@ -135,6 +135,17 @@ async def test_what_is_deleted_is_not_found(store: VectorStore) -> None:
     assert await store.count(ADA) == 2
 
 
+async def test_what_comes_late_under_an_older_fence_changes_nothing(store: VectorStore) -> None:
+    """A worker that stood still must not overwrite, nor delete, what another one wrote in the meantime."""
+    await store.upsert(ADA, [(Document("a"), NORTH), (Document("b"), NORTH)], 7)
+    await store.upsert(ADA, [(Document("a"), EAST), (Document("c"), EAST)], 6)
+    await store.delete(ADA, ["a", "b", "c"], 6)
+    assert [hit.id for hit in await store.search(ADA, NORTH, None, Filter(), 9) if hit.score > 0.5] == ["a", "b"]
+    await store.upsert(ADA, [(Document("a"), EAST)], 7)  # the same worker again
+    await store.delete(ADA, ["b"], 8)
+    assert [hit.id for hit in await store.search(ADA, EAST, None, Filter(), 9) if hit.score > 0.5] == ["a"]
+
+
 async def test_tenants_with_the_same_ids_do_not_meet(store: VectorStore) -> None:
     await store.upsert(ADA, POINTS)
     await store.upsert(BOB, [(Document("a", "notes"), NORTH)])

@@ -122,6 +122,10 @@ def neighbors(draw: Draw) -> Call:
     return Call("GET", f"/v1/documents/{quote(draw.id())}/neighbors", params=draw.maybe(0.3, limit=200))
 
 
+def status(draw: Draw) -> Call:
+    return Call("GET", f"/v1/documents/{quote(draw.id())}/status")
+
+
 def listing(draw: Draw) -> Call:
     params = {"limit": draw.random.choice([1, 10, 1000])}
     params |= draw.maybe(0.3, namespace=draw.namespace()) | draw.maybe(0.3, after=draw.id())
@@ -254,6 +258,9 @@ def admin(draw: Draw) -> Call:
         Call("GET", "/v1/admin/audit", params={**page, "after": draw.random.randrange(400)}),
         Call("GET", "/v1/admin/audit", params={**page, "tenant": tenant_name(owner)}, about=owner),
         Call("GET", "/v1/admin/keys", params=page),
+        Call("GET", "/v1/admin/indexing", params=page),
+        Call("GET", "/v1/admin/indexing", params={**page, "tenant": tenant_name(owner)}, about=owner),
+        Call("POST", "/v1/admin/indexing/retry", {"tenant": tenant_name(owner)}, about=owner),
         Call("GET", "/v1/admin/stats", params=page),
         *(Call("GET", f"{below}/{kind}", params=page, about=owner) for kind in ("projects", "namespaces", "keys")),
         Call("GET", below, about=owner),
@@ -283,6 +290,7 @@ OPERATIONS: dict[Callable[[Draw], Call], int] = {
     get: 8,
     delete: 4,
     neighbors: 6,
+    status: 4,
     listing: 6,
     namespaces: 4,
     stats: 3,

@@ -103,6 +103,14 @@ def test_minutes_that_are_over_and_saved_are_forgotten() -> None:
     assert len(tally._samples) <= 2
 
 
+def test_a_tenants_series_begin_at_zero_so_that_no_first_event_is_lost_to_a_rate(monkeypatch) -> None:
+    monkeypatch.setattr(metrics, "_labelled", set())
+    metrics.tenant_label("begins")
+    assert metrics.REGISTRY.get_sample_value("braid_searches_total", {"tenant": "begins", "outcome": "failed"}) == 0
+    labels = {"tenant": "begins", "tier": "graph"}
+    assert metrics.REGISTRY.get_sample_value("braid_tier_unique_hits_total", labels) == 0
+
+
 def test_the_first_hundred_tenants_have_a_label_and_the_others_share_one(monkeypatch) -> None:
     monkeypatch.setattr(metrics, "_labelled", set())
     before = metrics.TENANTS_WITHOUT_LABEL._value.get()

@@ -23,7 +23,7 @@ export function request() {
     ...(wanted.before && {created_before: dayAfter(wanted.before)}),
   };
   return {
-    query: query(), limit: wanted.limit, explain: true, filter,
+    query: query(), limit: wanted.limit, explain: true, highlight: true, filter,
     ...(wanted.namespaces.size && {include_namespaces: [...wanted.namespaces]}),
     ...(wanted.weights && {weights: wanted.weights}),
   };

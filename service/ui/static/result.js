@@ -17,7 +17,7 @@ export function row(result, answer, top) {
   const id = `why-${result.id}`;
   const why = el("div", {class: "why", id, hidden: true});
   const button = el("button", {class: "title", "aria-expanded": "false", "aria-controls": id},
-    ...marked(result.highlight?.title?.[0], result.title || result.id));
+    ...marked(result.highlight?.title, result.title || result.id));
   const item = el("li", {class: "result", "data-id": result.id},
     el("div", {class: "head"}, el("h3", {}, button), el("span", {class: "score", title: "score"}, result.score.toFixed(3))),
     bar(result, top), found(result), text(result), facts(result), why);
@@ -98,13 +98,19 @@ function sum(result, answer) {
     const share = result.tiers[name];
     const head = el("th", {scope: "row"}, el("span", {class: `tier ${name}`}, name));
     if (!share) return el("tr", {class: "dim"}, head, el("td", {colspan: 5}, absent(answer.tiers[name])));
-    return el("tr", {}, head, cell(`#${share.rank}`), cell(share.raw.toFixed(3)), cell(share.normalised.toFixed(3), RULES[share.rule]),
+    return el("tr", {}, head, cell(`#${share.rank}`), cell(share.raw.toFixed(3)), cell((share.share ?? share.normalised).toFixed(3), RULES[share.rule]),
       cell(share.weight?.toFixed(2) ?? ""), cell(share.contribution.toFixed(3)));
   };
   return el("div", {class: "scroll"}, el("table", {class: "sum"},
     el("thead", {}, el("tr", {}, ...columns.map((name) => el("th", {scope: "col"}, name)))),
-    el("tbody", {}, ...TIERS.map(line)),
+    el("tbody", {}, ...TIERS.map(line), ...(result.adjustments ?? []).map(adjusted)),
     el("tfoot", {}, el("tr", {}, el("th", {scope: "row", colspan: 5}, "score"), el("td", {}, result.score.toFixed(3))))));
+}
+
+/** A step after the sum. */
+function adjusted({name, multiply, add}) {
+  const did = [multiply !== 1 && `× ${multiply.toFixed(3)}`, add !== 0 && `+ ${add.toFixed(3)}`].filter(Boolean).join(" ");
+  return el("tr", {}, el("th", {scope: "row"}, name.replaceAll("_", " ")), el("td", {colspan: 4}, "then"), el("td", {}, did || "no change"));
 }
 
 function absent(tier) {

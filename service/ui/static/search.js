@@ -11,6 +11,7 @@ let timer;
 let last = 0;
 let asked = 0;
 let shown = 0;
+let completed = "";
 
 function soon(wait) {
   clearTimeout(timer);
@@ -23,6 +24,7 @@ async function search() {
   timer = null;
   last = performance.now();
   const wanted = query() && key.get();
+  suggest(wanted ? query() : "");
   const [answer, error] = wanted ? await ask("v1/search", {body: request()}).then((a) => [a, null], (e) => [null, e]) : [null, null];
   if (mine < shown) return;
   shown = mine;
@@ -30,6 +32,18 @@ async function search() {
   if (!wanted) showWelcome(true);
   if (answer) show(answer);
   if (mine === asked && !timer) $("results").ariaBusy = "false";
+}
+
+/** Completions of what was typed, of the tenant's own words. Nobody misses them where they cannot be had. */
+async function suggest(typed) {
+  if (typed === completed) return;
+  completed = typed;
+  const found = typed ? await ask(`v1/suggest?limit=6&q=${encodeURIComponent(typed)}`).catch(() => null) : null;
+  if (completed !== typed) return;
+  const others = (found?.suggestions ?? []).filter(({text}) => text.toLowerCase() !== typed.toLowerCase());
+  const chip = ({text, kind}) => el("button", {class: "chip", type: "button", title: kind, onclick: () => setQuery(text)}, text);
+  $("suggestions").hidden = !typed;
+  $("suggestions").replaceChildren(...others.map(chip));
 }
 
 function show(answer) {
