@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import FastAPI
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__, metrics
@@ -26,10 +26,11 @@ from service.api.admission import AdmissionMiddleware
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
+from service.api.ranking_schemas import RankingDefaults
 from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
-from service.errors import BraidError, SetupError
+from service.errors import BraidError, InvalidInput, SetupError
 from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
@@ -40,6 +41,7 @@ from service.stores import dirty, roles
 from service.stores.backlog import Admission, Backlog
 from service.stores.bell import Bell
 from service.stores.completions import Completions
+from service.stores.defaults import Defaults
 from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
@@ -124,6 +126,7 @@ def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
 
 async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, State]:
     trust = _trust(settings)
+    ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
     embedder = await create_embedder(
@@ -164,8 +167,11 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
     writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
+    defaults = Defaults(postgres, ranking, time.monotonic)
+    searcher = Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally, defaults)
+    _check_ranking(searcher, ranking)
     state = State(
-        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
+        searcher=searcher,
         writer=writer,
         completions=completions,
         keys=keys,
@@ -366,6 +372,25 @@ def key_pepper(settings: Settings) -> bytes:
             "set BRAID_KEY_PEPPER to a long random secret (openssl rand -hex 32), the same on every instance"
         )
     return kept_secret(settings.data_dir / "pepper", lambda: secrets.token_hex(32)).encode()
+
+
+def _ranking(settings: Settings) -> dict[str, Any]:
+    """The service's defaults for searches, checked before any engine starts."""
+    if not settings.ranking:
+        return {}
+    try:
+        return RankingDefaults.model_validate_json(settings.ranking).options()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise SetupError(f"BRAID_RANKING: {where}{': ' if where else ''}{first['msg']}") from None
+
+
+def _check_ranking(searcher: Searcher, ranking: dict[str, Any]) -> None:
+    try:
+        searcher.check_options(ranking)
+    except InvalidInput as error:
+        raise SetupError(f"BRAID_RANKING: {error}") from None
 
 
 def _trust(settings: Settings) -> Trust | None:

@@ -319,18 +319,57 @@ def evaluate(
     from service.evaluation.run import measured  # noqa: PLC0415 - it takes long
 
     read = read_collection(folder, split=split, within=within, queries=queries)
-    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
-
-        def bar(label: str, total: int) -> Callable[[int], None]:
-            task = progress.add_task(label, total=total)
-            return lambda count: progress.advance(task, count)
-
+    with _progress() as bar:
         report = measured(read, bar, limit=limit, url=url, key=key).body()
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
         return
     for shown in figures(report):
         out.print(shown, soft_wrap=isinstance(shown, Text))
+
+
+@app.command(epilog="Example: braid tune datasets/scifact")
+def tune(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a collection with judgements, in BEIR layout")],
+    train: Annotated[
+        str | None,
+        typer.Option(help="learn from qrels/TRAIN.tsv; default: dev or train, else one half of test"),
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(help="a metadata field: search only where it is the query's own")
+    ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="embeddings made elsewhere, as .npz")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print all figures as JSON")] = False,
+) -> None:
+    """Learn which method, normaliser and weights suit a collection, and print settings to paste."""
+    from service.evaluation.tune import tuned  # noqa: PLC0415 - it takes long
+
+    with _progress() as bar:
+        found = tuned(folder, bar, train=train, within=within, vectors=vectors).body()
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
+        return
+    for name in ("before", "after"):
+        way = found[name]
+        line = f"{name}: {way['way']}, nDCG@10 {way['train']:.3f} in training, {way['test']:.3f} on the rest"
+        out.print(line, highlight=False, soft_wrap=True)
+    counts = found["queries"]
+    out.print(f"{found['tried']} ways on {counts['train']} queries; {counts['test']} others only reported", style="dim")
+    out.print("For a search, a namespace, a tenant, or as BRAID_RANKING:")
+    print(json.dumps(found["settings"]))  # noqa: T201 - plain, to be pasted
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
+
+        def bar(label: str, total: int) -> Callable[[int], None]:
+            task = progress.add_task(label, total=total)
+            return lambda count: progress.advance(task, count)
+
+        yield bar
 
 
 @app.command(epilog="Example: braid doctor")
