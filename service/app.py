@@ -52,7 +52,7 @@ from service.stores.qdrant import VectorStore
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
-from service.stores.words import BM25, Corpora, Weighing, best_ranker
+from service.stores.words import BM25, WITHOUT_BM25, Corpora, Weighing, best_ranker
 from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.breaker import BreakerPolicy
@@ -139,8 +139,9 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
     await _run(counting, stack)
+    ranker = await _ranker(postgres)
     tiers: list[Tier] = [
-        KeywordTier(postgres, await _ranker(postgres), settings.keyword_candidates),
+        KeywordTier(postgres, ranker, settings.keyword_candidates),
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
@@ -173,6 +174,7 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
         key_desk=KeyDesk(tenants, keys),
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
+        ranker=ranker,
         circuits=lambda: {guard.name: guard.circuit.value for guard in guards},
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
@@ -386,7 +388,7 @@ def _guards(tiers: Sequence[Tier], settings: Settings) -> list[Guard]:
 async def _ranker(postgres: Postgres) -> str:
     ranker = await best_ranker(postgres)
     if ranker != BM25:
-        log.warning("PostgreSQL has no pgvector: the keyword tier ranks with %s instead of BM25", ranker)
+        log.warning(WITHOUT_BM25)
     return ranker
 
 

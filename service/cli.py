@@ -379,22 +379,28 @@ def doctor(url: Url = None) -> None:
         url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"
     out.print(f"Asking {where}.", markup=False, highlight=False, soft_wrap=True)
-    found = {"settings": None} | asyncio.run(_ask(url) if url else _try_start(settings))
+    engines, notes = asyncio.run(_ask(url) if url else _try_start(settings))
+    found = {"settings": None} | engines
     for name, problem in found.items():
         verdict = Text("ok    ", "green") if problem is None else Text("wrong ", "red")
         out.print(verdict.append(f"{name}: {problem}" if problem else name, "default"), soft_wrap=True)
+    for note in notes:
+        out.print(Text("note  ", "yellow").append(note, "default"), soft_wrap=True)
     if any(found.values()):
         raise typer.Exit(1)
 
 
-async def _ask(url: str) -> dict[str, str | None]:
+_Checked = tuple[dict[str, str | None], list[str]]
+
+
+async def _ask(url: str) -> _Checked:
     """A running instance, which alone may open embedded Qdrant."""
     async with httpx.AsyncClient(base_url=url, timeout=5) as client:
         answer = await client.get("/readyz")
     return _engines(answer.json() if answer.status_code == 503 else checked(answer))
 
 
-async def _try_start(settings: Settings) -> dict[str, str | None]:
+async def _try_start(settings: Settings) -> _Checked:
     from service.app import create_app  # noqa: PLC0415 - it takes long
 
     api = create_app(settings)
@@ -404,11 +410,13 @@ async def _try_start(settings: Settings) -> dict[str, str | None]:
             async with httpx.AsyncClient(transport=transport, base_url="http://doctor") as client:
                 return _engines((await client.get("/readyz")).json())
     except BraidError as error:
-        return {"start": str(error)}
+        return {"start": str(error)}, []
 
 
-def _engines(ready: dict[str, Any]) -> dict[str, str | None]:
-    return {name: engine.get("reason") for name, engine in ready["engines"].items()}
+def _engines(ready: dict[str, Any]) -> _Checked:
+    """What is wrong with each engine, and what is not as good as it could be."""
+    note = ready.get("keyword", {}).get("note")
+    return {name: engine.get("reason") for name, engine in ready["engines"].items()}, [note] if note else []
 
 
 if __name__ == "__main__":
