@@ -16,6 +16,7 @@ from service.api.ranking_schemas import Weights
 from service.api.schemas import ExplainIn, SearchIn
 from service.errors import InvalidInput
 from service.stores.keys import Caller
+from service.stores.words import BM25
 
 router = APIRouter(prefix="/v1", tags=["search"], responses=PROBLEMS)
 
@@ -62,18 +63,20 @@ async def search_by_url(
 @router.post("/explain", response_model=ExplainOut, responses=MISSING)
 async def explain(body: ExplainIn, request: Request, state: StateDep, caller: Reader) -> JSON:
     """Says where a document stands in a search, found or not: in each tier, after fusion, and why not on the page."""
-    _check_vector(body, state)
+    _check_answerable(body, state)
     explained = await state.searcher.explain(body.to_query(caller.reach, state.search_timeout_max_ms), body.id)
     return JSON(explain_body(explained, request.scope["braid.request_id"]))
 
 
-def _check_vector(body: SearchIn, state: State) -> None:
+def _check_answerable(body: SearchIn, state: State) -> None:
     wanted = state.writer.dimension
     if body.vector is not None and len(body.vector) != wanted:
         raise InvalidInput("vector", f"has {len(body.vector)} dimensions; this service uses {wanted}")
+    if body.keyword is not None and body.keyword.ranker == BM25 and state.ranker != BM25:
+        raise InvalidInput("keyword.ranker", "bm25 needs pgvector, which this server's PostgreSQL did not have")
 
 
 async def _answer(body: SearchIn, request: Request, state: State, caller: Caller) -> JSON:
-    _check_vector(body, state)
+    _check_answerable(body, state)
     result = await state.searcher.search(body.to_query(caller.reach, state.search_timeout_max_ms))
     return JSON(search_body(result, explain=body.explain, request_id=request.scope["braid.request_id"]))
