@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 
 from service import metrics
 from service.cursors import Cursors
-from service.errors import Degraded, InvalidInput
+from service.errors import Degraded, InvalidInput, NotFound
 from service.highlighting import highlighted
 from service.linking import linked
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.confidence import badge, confidences, least_confidence
 from service.ranking.cutting import METADATA, confident, limited, of_types
 from service.ranking.diversity import POOL, collapsed, diversified, text_of
+from service.ranking.explain import Explanation, standing, why, why_not_asked_for
 from service.ranking.fusion import fuse
 from service.ranking.generic import is_generic
 from service.ranking.options import Layer, settle
@@ -28,6 +29,7 @@ from service.ranking.shaping import needs_facts, shape
 from service.ranking.typed import parse
 from service.ranking.woven import Ranking
 from service.rerank import reranked
+from service.stores.defaults import Defaults
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.stores.reranker import Reranker
@@ -39,17 +41,21 @@ from service.tiers.guard import Guard
 MAX_PAGED = 500
 """Results that the pages of one search go through."""
 
+EXPLAINED = 1000
+"""How far down each tier is looked at where one document is to be explained."""
+
 
 class Searcher:
     """Holds what every search needs; built once."""
 
-    def __init__(  # noqa: PLR0913 - what is built once is given once
+    def __init__(  # noqa: PLR0913, PLR0917 - built once, from everything
         self,
         postgres: Postgres,
         tiers: Sequence[Guard],
         default_weights: Mapping[str, float],
         timeout_ms: int,
         tally: Tally,
+        defaults: Defaults,
         *,
         cursors: Cursors,
         reranker: Reranker | None = None,
@@ -63,6 +69,7 @@ class Searcher:
         self._cursors = cursors
         self._reranker = reranker
         self._skip_generic = skip_generic
+        self.defaults = defaults
 
     async def search(self, query: Query) -> SearchResult:
         """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
@@ -79,7 +86,7 @@ class Searcher:
 
     def check_options(self, options: Layer) -> None:
         """Refuses what no search could use."""
-        asked_weights(settle([options]).weights, self._default_weights)
+        asked_weights(settle([self.defaults.service, options]).weights, self._default_weights)
 
     async def _search(self, query: Query) -> SearchResult:
         budget = Budget(query.timeout_ms or self._timeout_ms)
@@ -108,7 +115,7 @@ class Searcher:
             results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(
             results=tuple(results),
-            answers=self._skipped(plan.weights) | {a.tier: a for a in answers},
+            answers={a.tier: a for a in answers} | self._skipped(plan.weights, answers),
             asked=plan.weights,
             weights=weights,
             namespaces=namespaces,
@@ -144,10 +151,48 @@ class Searcher:
         sure = second is not None and self._reranker is not None and self._reranker.absolute
         return {hit.id: hit.score for hit in second.hits} if second is not None and sure else {}
 
+    async def explain(self, query: Query, id_: str) -> Explanation:
+        """Where a document stands in a search, found or not: each tier is looked at further down than a search does."""
+        budget = Budget(query.timeout_ms or self._timeout_ms)
+        documents = TenantDocuments(self._postgres, query.reach)
+        document = await budget.store(documents.get(id_))
+        if document is None:
+            raise NotFound(f"there is no document {id_!r}")
+        query = await budget.store(self._settled(documents, query))
+        plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
+        deep, most = await asyncio.gather(
+            self._ask(query, plan.weights, EXPLAINED, budget.asking_ms),
+            budget.store(best_possible(documents, query, plan.weights)),
+        )
+        answers = [replace(answer, hits=answer.hits[: plan.candidates]) for answer in deep]
+        ranking = fuse(answers, effective_weights(plan.weights, speaking(answers)), query.ranking.fusion)
+        ranking = await budget.store(linked(self._postgres, ranking, query, plan.weights))
+        facts = await budget.store(known_facts(documents, ranking, query))
+        ranking = shape(ranking, facts, query, datetime.now(UTC))
+        ranking, second = await self._second(documents, ranking, query, budget)
+        confidence = confidences(ranking, most, self._judged(second))
+        cut_ranking, dropped = await budget.store(cut(documents, ranking, facts or {}, confidence, query))
+        every = [*deep, *self._skipped(plan.weights, deep).values()]
+        tiers = {answer.tier: standing(answer, id_, plan.candidates, EXPLAINED) for answer in every}
+        order, before = cut_ranking.ids, ranking.ids
+        rank, level = order.index(id_) + 1 if id_ in order else None, confidence.get(id_, 0.0)
+        return Explanation(
+            document=document,
+            tiers=tiers,
+            candidates=plan.candidates,
+            rank=rank,
+            on_page=rank is not None and rank <= query.limit,
+            ranked=ranking[before.index(id_)] if id_ in before else None,
+            confidence=level,
+            badge=badge(level),
+            reason=why_not_asked_for(document, query) or why(id_, order, dropped, tiers, query.limit),
+        )
+
     async def _settled(self, documents: TenantDocuments, query: Query) -> Query:
         """Where to look, and how to rank: the caller's options over the defaults."""
         query = replace(query, namespaces=await place(documents, query))
-        ranking = settle([await namespace_defaults(documents, query), query.options])
+        only = query.namespaces[0] if query.namespaces is not None and len(query.namespaces) == 1 else None
+        ranking = settle([*await self.defaults.layers(query.reach, only), query.options])
         return replace(query, ranking=ranking, filter=of_types(query.filter, ranking))
 
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, left_ms: float) -> list[TierAnswer]:
@@ -162,9 +207,11 @@ class Searcher:
         generic = self._skip_generic and tier == "vector" and len(asked) > 1 and query.vector is None
         return generic and is_generic(query.text)
 
-    def _skipped(self, asked: Mapping[str, float]) -> dict[str, TierAnswer]:
+    def _skipped(self, asked: Mapping[str, float], answers: Sequence[TierAnswer]) -> dict[str, TierAnswer]:
+        """The tiers that were not asked, and why."""
         reasons = {name: "weight 0" if name not in asked else "low-entropy query" for name in self._tiers}
-        return {name: TierAnswer(name, Status.SKIPPED, reason=reason) for name, reason in reasons.items()}
+        others = reasons.keys() - {answer.tier for answer in answers}
+        return {name: TierAnswer(name, Status.SKIPPED, reason=reasons[name]) for name in self._tiers if name in others}
 
 
 def _failed(second: TierAnswer | None) -> bool:
@@ -193,13 +240,6 @@ async def names(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
     if query.namespaces is not None:
         return query.namespaces
     return tuple(await documents.namespaces()) or ("default",)
-
-
-async def namespace_defaults(documents: TenantDocuments, query: Query) -> Layer:
-    """The defaults of the query's namespace, where it goes over exactly one and brings no weights of its own."""
-    if query.options.get("weights") or query.namespaces is None or len(query.namespaces) != 1:
-        return {}
-    return {"weights": await documents.weights(query.namespaces[0]) or {}}
 
 
 async def known_facts(documents: TenantDocuments, ranking: Ranking, query: Query) -> Mapping[str, Facts] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from service.model import Adjustment, Contribution, Document, Found, Ranked, SearchResult, Suggestion, TierAnswer
 from service.ranking.activation import CONFLICT
+from service.ranking.explain import Explanation
 
 
 class JSON(Response):
@@ -150,6 +152,35 @@ class SuggestionsOut(BaseModel):
     """Completions of what was typed, the best first."""
 
     suggestions: list[SuggestionOut]
+
+
+class StandingOut(BaseModel):
+    """Where the document stands in one tier; `rank` is null where it is not among the first `looked` hits."""
+
+    status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    rank: int | None
+    raw: float | None
+    candidate: bool
+    looked: int
+    reason: str | None = None
+
+
+class ExplainOut(BaseModel):
+    """One document's place in one search, and why. `contributions` and `adjustments` come to `score` exactly."""
+
+    id: str
+    namespace: str
+    on_page: bool
+    rank: int | None
+    reason: str
+    score: float | None
+    confidence: float
+    badge: Literal["HIGH", "MED", "LOW"]
+    tiers: dict[str, StandingOut]
+    contributions: dict[str, ContributionOut]
+    adjustments: list[AdjustmentOut]
+    candidates: int
+    request_id: str
 
 
 class PageOut(BaseModel):
@@ -313,6 +344,26 @@ def told(body: bytes, *, cached: str | None, took_ms: float, request_id: str) ->
     """A search's body with what differs from call to call."""
     tail = orjson.dumps({"cached": cached, "took_ms": round(took_ms, 2), "request_id": request_id})
     return body[:-1] + b"," + tail[1:]
+
+
+def explain_body(explained: Explanation, request_id: str) -> dict[str, Any]:
+    ranked = explained.ranked
+    tiers = {} if ranked is None else ranked.tiers
+    return {
+        "id": explained.document.id,
+        "namespace": explained.document.namespace,
+        "on_page": explained.on_page,
+        "rank": explained.rank,
+        "reason": explained.reason,
+        "score": None if ranked is None else ranked.score,
+        "confidence": explained.confidence,
+        "badge": explained.badge,
+        "tiers": {name: asdict(each) for name, each in explained.tiers.items()},
+        "contributions": {name: _contribution(share, True) for name, share in tiers.items()},
+        "adjustments": [] if ranked is None else [_adjustment(step) for step in ranked.adjustments],
+        "candidates": explained.candidates,
+        "request_id": request_id,
+    }
 
 
 def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class EdgeKey(Strict):
 class KeywordIn(Strict):
     """How the keyword tier ranks."""
 
-    ranker: Literal["bm25", "ts_rank_cd"] = "bm25"
+    ranker: Literal["bm25", "ts_rank_cd"] | None = Field(None, description="the best that the server has, if absent")
 
 
 class SearchIn(RankingIn):
@@ -201,3 +201,13 @@ class SearchIn(RankingIn):
             cursor=self.cursor,
             no_cache=self.no_cache,
         )
+
+
+class ExplainIn(SearchIn):
+    """A search, and the document whose place in it is to be explained."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"query": "bearing temperature", "id": "pump-204"}]}
+    )
+
+    id: Id

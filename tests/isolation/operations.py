@@ -209,6 +209,11 @@ def search_batch(draw: Draw) -> Call:
     return Call("POST", "/v1/search/batch", {"searches": [search(draw).body for _ in range(draw.random.randint(1, 3))]})
 
 
+def explain(draw: Draw) -> Call:
+    asked = search(draw)
+    return Call("POST", "/v1/explain", {**asked.body, "id": draw.id()})
+
+
 def search_by_url(draw: Draw) -> Call:
     params: dict[str, Any] = {"q": a_query(draw), **(draw.random.choice(WEIGHTS) or {})}
     params |= draw.maybe(0.3, namespace=draw.namespace()) | draw.maybe(0.3, explain="true")
@@ -286,6 +291,7 @@ def admin(draw: Draw) -> Call:
 
 OPERATIONS: dict[Callable[[Draw], Call], int] = {
     search: 30,
+    explain: 6,
     search_by_url: 8,
     search_batch: 4,
     suggest: 8,
