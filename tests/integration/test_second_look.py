@@ -346,12 +346,12 @@ class TestSecondStage:
             await asyncio.sleep(60)
 
         monkeypatch.setattr(remembering.app.state.braid.searcher._reranker, "score", sleep)
-        late = await asked(tenant, query="warm antenna", timeout_ms=200, no_cache=True)
+        late = await asked(tenant, query="warm antenna", timeout_ms=2500, no_cache=True)
         off = await asked(tenant, query="warm antenna", rerank={"enabled": False}, no_cache=True)
         assert (late["degraded"], late["reranker"]["status"]) == (True, "timeout")
         assert (off["degraded"], off.get("reranker")) == (False, None)
         assert ids(late) == ids(off)
-        strict = {"query": "warm antenna", "timeout_ms": 200, "allow_degraded": False, "no_cache": True}
+        strict = {"query": "warm antenna", "timeout_ms": 2500, "allow_degraded": False, "no_cache": True}
         assert (await tenant.post("/v1/search", json=strict)).status_code == 503
 
 
