@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,7 +20,7 @@ import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from service import __version__
+from service import __version__, logs
 from service.admin_cli import key_app, tenant_app
 from service.console import (
     Key,
@@ -82,7 +81,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 def serve(inherit: Annotated[str | None, typer.Option(hidden=True, help="sockets of a worker")] = None) -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
     settings = read_settings()
-    _log(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     if inherit is not None:
         line, listeners = inherited(inherit)
         _run(_serve(settings, listeners, line))
@@ -109,12 +108,6 @@ def _check_workers(settings: Settings) -> None:
 def _run(serving: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
-
-
-def _log(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpcore", "asyncpg.pool"):  # the last logs tracebacks of what we say in a line
-        logging.getLogger(chatty).setLevel("ERROR")
 
 
 def _listen(host: str, port: int, name: str) -> socket.socket:
@@ -337,7 +330,7 @@ def evaluate(
 def doctor(url: Url = None) -> None:
     """Check the settings and each engine, and say what is wrong."""
     settings = read_settings()
-    _log("error")
+    logs.configure("error")
     if url is None and running(settings.data_dir) is not None:
         url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from service import metrics
+from service import metrics, tracing
 from service.errors import Degraded, InvalidInput
 from service.highlighting import highlighted
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
@@ -72,10 +72,12 @@ class Searcher:
         missing = [a.tier for a in answers if not a.status.answered]
         refuse_degraded(query, missing)
         weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
-        ranking = fuse(answers, weights, query.ranking.fusion)
+        with tracing.span("fuse"):
+            ranking = fuse(answers, weights, query.ranking.fusion)
         facts = await budget.store(known_facts(documents, ranking, query))
         ranking = shape(ranking, facts, query)
-        results = await budget.store(page(documents, ranking, query))
+        with tracing.hydrating():
+            results = await budget.store(page(documents, ranking, query))
         if query.highlight:
             results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(
