@@ -39,7 +39,7 @@ _BEYOND_SCHEMA = re.compile(
     r"|give `namespace` or `include_namespaces`, not both"
     r"|give one of `in`, "
     r"|at least one tier needs a weight above 0|must be 0, or from 0.000001 to"
-    r"|must be the lowest score, then the highest"
+    r"|must be the lowest score, then the highest|no profile is called "
     r"|this service embeds with "
     r"|there is no project |has no text search configuration"
     r"|^filter\."  # JSON in a query parameter: its schema says it is text
@@ -109,8 +109,9 @@ def filter_failure(
         # A bulk call answers item by item: one bad item never fails another.
         return not (case.operation.path in ("/v1/documents", "/v1/edges") and _problem(response).get("errors") is True)
     if kind == "ServerError":
-        # Who allows no degradation and gives the tiers a millisecond asked for this.
-        return _problem(response).get("code") != "degraded" or case.body.get("allow_degraded") is not False
+        # Who allows no degradation, or requires a tier, and gives the tiers a millisecond asked for this.
+        strict = case.body.get("allow_degraded") is False or case.body.get("require")
+        return _problem(response).get("code") != "degraded" or not strict
     return True
 
 

@@ -20,7 +20,9 @@ from pydantic import SecretStr
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__, metrics
+from service.admission import Gate
 from service.api import admin, documents, edges, handlers, namespaces, openapi, ops, pages, search, stats, suggest
+from service.api.admission import AdmissionMiddleware
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
@@ -105,6 +107,8 @@ def create_app(settings: Settings) -> FastAPI:
     openapi.describe(app, limits)
     if settings.cors_origins:
         _allow_pages_of(app, settings.cors_origins.split())
+    gate = Gate(settings.search_concurrency, settings.search_queue_ms / 1000, time.monotonic)
+    app.add_middleware(AdmissionMiddleware, gate=gate, most=settings.max_calls)
     app.add_middleware(RequestMiddleware, limits=limits, ops_port=settings.ops_port)
     return app
 

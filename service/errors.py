@@ -6,6 +6,7 @@ BraidError
 ├── Forbidden               the key is known and may not do this (403)
 ├── QuotaExceeded           the tenant would hold more than it may (403)
 ├── TooManyRequests         a key, a tenant or an address calls too often (429)
+├── Overloaded              there is more to do than can be done in time (503)
 ├── BacklogFull             a tenant writes faster than the sinks can follow (429)
 ├── NotFound                no such document (404)
 ├── Conflict                it is there already, still in use, or being deleted (409)
@@ -76,6 +77,10 @@ class BacklogFull(BraidError):
 
 class ClaimLost(BraidError):
     """A worker was slower than its claim lasts: what it holds may be another's by now, so it must not write."""
+
+
+class Overloaded(BraidError):
+    """An answer would come too late, so there is none."""
 
 
 class NotFound(BraidError):

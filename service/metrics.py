@@ -36,6 +36,8 @@ def _histogram(name: str, about: str, *labels: str, buckets: tuple[float, ...] =
 HTTP_REQUESTS = _counter("braid_http_requests_total", "Requests.", "method", "route", "status")
 HTTP_ERRORS = _counter("braid_http_errors_total", "Problems answered, by code.", "method", "route", "code")
 HTTP_SECONDS = _histogram("braid_http_request_duration_seconds", "Request time.", "method", "route")
+SHED = _counter("braid_shed_total", "Calls refused at once, as their answer would have come too late.")
+AT_WORK = _gauge("braid_calls_at_work", "Calls to the API that are at work or wait.", several="livesum")
 RATE_LIMITED = _counter(
     "braid_rate_limited_total", "Calls refused for coming too fast, by whose: key, tenant, address.", "limit"
 )

@@ -130,7 +130,31 @@ class FusionOptions:
 class ShapingOptions:
     """What may move a candidate after fusion: see `ranking/shaping.py`. Everything is off by default."""
 
+    question_fts_weight_scale: float = 1.0
+    question_vector_weight_scale: float = 1.0
+    question_blend: float = 0.0
+    blend: float = 0.0
+    long_document_penalty: bool = True
+    keyword_only_damping: float = 1.0
+    title_boost: float = 0.0
     confidence: float = 0.0
+    priority: float = 0.0
+    recency: float = 0.0
+    half_life_days: float = 30.0
+    current_cycle: int | None = None
+    half_life_cycles: float = 50.0
+    access: float = 0.0
+    type_boost: Mapping[str, float] = field(default_factory=dict)
+    affinity: str | None = None
+    affinity_other: float = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """At most `limit` results that share the value of a field: `namespace`, `type` or `metadata.<path>`."""
+
+    field: str
+    limit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +167,14 @@ class RankingOptions:
     profile: str | None = None
     fusion: FusionOptions = FusionOptions()
     shaping: ShapingOptions = ShapingOptions()
+    include_types: tuple[str, ...] = ()
+    exclude_types: tuple[str, ...] = ()
+    type_cap: Mapping[str, float] = field(default_factory=dict)
+    diversity: float = 0.0
+    collapse: float = 0.0
+    group_by: GroupOptions | None = None
+    strict: bool = False
+    min_confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,15 +317,18 @@ class Found:
 
     document: Document
     ranked: Ranked
+    confidence: float = 0.0
+    badge: str = "LOW"
     highlight: Highlight | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The whole answer to one search."""
+    """The whole answer to one search. `asked` are the weights it set out with, `weights` those that counted."""
 
     results: tuple[Found, ...]
     answers: Mapping[str, TierAnswer]
+    asked: Mapping[str, float]
     weights: Mapping[str, float]
     namespaces: tuple[str, ...]
     degraded: bool

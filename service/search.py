@@ -9,18 +9,24 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from service import metrics, tracing
 from service.errors import Degraded, InvalidInput
 from service.highlighting import highlighted
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
+from service.ranking.confidence import badge, confidences, least_confidence
+from service.ranking.cutting import METADATA, confident, limited, of_types
+from service.ranking.diversity import POOL, collapsed, diversified, text_of
 from service.ranking.fusion import fuse
 from service.ranking.options import Layer, settle
-from service.ranking.plan import asked_weights, effective_weights, make_plan
+from service.ranking.plan import asked_weights, effective_weights, make_plan, speaking
 from service.ranking.shaping import needs_facts, shape
+from service.ranking.typed import parse
 from service.ranking.woven import Ranking
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
+from service.stores.words import BM25
 from service.tally import Tally
 from service.tiers.deadline import Budget
 from service.tiers.guard import Guard
@@ -65,24 +71,29 @@ class Searcher:
         documents = TenantDocuments(self._postgres, query.reach)
         query = await budget.store(self._settled(documents, query))
         plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
-        answers, namespaces = await asyncio.gather(
-            self._ask(query, plan.weights, plan.candidates, budget.asking_ms), budget.store(names(documents, query))
+        answers, namespaces, most = await asyncio.gather(
+            self._ask(query, plan.weights, plan.candidates, budget.asking_ms),
+            budget.store(names(documents, query)),
+            budget.store(best_possible(documents, query, plan.weights)),
         )
         self._tally.asked(query.tenant, answers)
         missing = [a.tier for a in answers if not a.status.answered]
         refuse_degraded(query, missing)
-        weights = effective_weights(plan.weights, [a.tier for a in answers if a.status.answered])
+        weights = effective_weights(plan.weights, speaking(answers))
         with tracing.span("fuse"):
             ranking = fuse(answers, weights, query.ranking.fusion)
         facts = await budget.store(known_facts(documents, ranking, query))
-        ranking = shape(ranking, facts, query)
+        ranking = shape(ranking, facts, query, datetime.now(UTC))
+        confidence = confidences(ranking, most)
+        ranking, _ = await budget.store(cut(documents, ranking, facts or {}, confidence, query))
         with tracing.hydrating():
-            results = await budget.store(page(documents, ranking, query))
+            results = await budget.store(page(documents, ranking, confidence, query))
         if query.highlight:
             results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(
             results=tuple(results),
             answers={a.tier: a for a in answers} | self._skipped(plan.weights),
+            asked=plan.weights,
             weights=weights,
             namespaces=namespaces,
             degraded=bool(missing),
@@ -92,7 +103,8 @@ class Searcher:
     async def _settled(self, documents: TenantDocuments, query: Query) -> Query:
         """Where to look, and how to rank: the caller's options over the defaults."""
         query = replace(query, namespaces=await place(documents, query))
-        return replace(query, ranking=settle([await namespace_defaults(documents, query), query.options]))
+        ranking = settle([await namespace_defaults(documents, query), query.options])
+        return replace(query, ranking=ranking, filter=of_types(query.filter, ranking))
 
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, left_ms: float) -> list[TierAnswer]:
         if query.namespaces == ():
@@ -138,10 +150,44 @@ async def known_facts(documents: TenantDocuments, ranking: Ranking, query: Query
     """What shaping looks at, of all candidates in one round trip; None, and no time lost, where it looks at nothing."""
     if not needs_facts(query.ranking) or not ranking:
         return None
-    return await documents.facts(ranking.base, query.namespaces)
+    group = query.ranking.group_by
+    path = group.field.split(".")[1:] if group and group.field.startswith(METADATA) else None
+    return await documents.facts(ranking.base, query.namespaces, path)
 
 
-async def page(documents: TenantDocuments, ranked: Sequence[Ranked], query: Query) -> list[Found]:
+async def best_possible(documents: TenantDocuments, query: Query, asked: Mapping[str, float]) -> float | None:
+    """The highest BM25 there could be, which keyword scores are measured by; None where there are no such scores."""
+    if "keyword" not in asked or query.ranker not in (None, BM25):
+        return None
+    return await documents.query_maximum(parse(query.text).words, query.namespaces)
+
+
+async def cut(
+    documents: TenantDocuments,
+    ranking: Ranking,
+    facts: Mapping[str, Facts],
+    confidence: Mapping[str, float],
+    query: Query,
+) -> tuple[Ranking, dict[str, str]]:
+    """What stays of a ranking, in which order, and why the rest does not."""
+    options = query.ranking
+    least = least_confidence(strict=options.strict, min_confidence=options.min_confidence)
+    ids, dropped = confident(ranking.ids, confidence, least) if least else (ranking.ids, {})
+    if options.collapse or options.diversity:
+        pool = await documents.fetch(ids[:POOL], query.namespaces)
+        texts = {id_: text_of(document.title, document.content) for id_, document in pool.items()}
+        ids, twins = collapsed(ids, texts, options.collapse) if options.collapse else (ids, {})
+        scores = dict(zip(ranking.base, ranking.scores, strict=True))
+        ids = diversified(ids, scores, texts, options.diversity) if options.diversity else ids
+        dropped |= twins
+    for kept, left in limited(ids, facts, options):
+        ids, dropped = kept, dropped | left
+    return ranking.only(ids) if ids != ranking.ids else ranking, dropped
+
+
+async def page(
+    documents: TenantDocuments, ranked: Sequence[Ranked], confidence: Mapping[str, float], query: Query
+) -> list[Found]:
     """The first `limit` candidates that PostgreSQL still knows. A stale or foreign hit vanishes here, and the next
     one moves up, so a page is never short for that reason.
     """
@@ -149,7 +195,8 @@ async def page(documents: TenantDocuments, ranked: Sequence[Ranked], query: Quer
     for start in range(0, len(ranked), query.limit):
         some = ranked[start : start + query.limit]
         known: Mapping[str, Document] = await documents.fetch([r.id for r in some], query.namespaces)
-        results += [Found(known[r.id], r) for r in some if r.id in known]
+        sure = [(r, confidence[r.id]) for r in some if r.id in known]
+        results += [Found(known[r.id], r, level, badge(level)) for r, level in sure]
         count_vanished([r for r in some if r.id not in known])
         if len(results) >= query.limit:
             break

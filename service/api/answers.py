@@ -94,6 +94,8 @@ class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
+    confidence: float
+    badge: Literal["HIGH", "MED", "LOW"]
     source: Literal["search"]
     tiers: dict[str, ContributionOut]
     adjustments: list[AdjustmentOut] | None = None
@@ -101,9 +103,10 @@ class ResultOut(DocumentOut):
 
 
 class TierOut(BaseModel):
-    """What became of one tier in this search."""
+    """What became of one tier in this search. `weight` is what it was asked with; what counted stands in `weights`."""
 
     status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    weight: float
     hits: int
     took_ms: float
     reason: str | None = None
@@ -282,7 +285,7 @@ def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict
     return {
         "results": [_result(found, explain) for found in result.results],
         "degraded": result.degraded,
-        "tiers": {name: _tier(answer) for name, answer in result.answers.items()},
+        "tiers": {name: _tier(answer, result.asked.get(name, 0.0)) for name, answer in result.answers.items()},
         "weights": result.weights,
         "namespaces": result.namespaces,
         "took_ms": round(result.took_ms, 2),
@@ -297,6 +300,7 @@ def suggestion_body(suggestion: Suggestion) -> dict[str, Any]:
 def _result(found: Found, explain: bool) -> dict[str, Any]:
     tiers = {name: _contribution(share, explain) for name, share in found.ranked.tiers.items()}
     body = document_body(found.document) | {"score": found.ranked.score, "source": "search", "tiers": tiers}
+    body |= {"confidence": found.confidence, "badge": found.badge}
     if found.highlight is not None:
         body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
     return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body
@@ -320,9 +324,10 @@ def _adjustment(step: Adjustment) -> dict[str, Any]:
     return {"name": step.name, "multiply": step.multiply, "add": step.add, "inputs": step.inputs}
 
 
-def _tier(answer: TierAnswer) -> dict[str, Any]:
+def _tier(answer: TierAnswer, weight: float) -> dict[str, Any]:
     body: dict[str, Any] = {
         "status": answer.status.value,
+        "weight": weight,
         "hits": len(answer.hits),
         "took_ms": round(answer.took_ms, 2),
     }

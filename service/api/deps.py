@@ -76,6 +76,7 @@ async def get_caller(request: Request, state: StateDep, credentials: _Credential
         caller = await _identified(state, credentials.credentials)
     if caller.tenant_reach is not None:
         logs.tenant.set(caller.tenant_reach.tenant)
+        request.scope.get("braid.caller", {})["tenant"] = caller.tenant_reach.tenant
     state.rates.admit(request, caller)
     return caller
 

@@ -16,6 +16,7 @@ import orjson
 from service.api.limits import Limits
 from service.errors import SetupError
 from service.evaluation.collection import Collection, Question
+from service.model import TIERS, Hit, Status, TierAnswer
 
 CLIENTS = 4
 VISIBLE_SECONDS = 600
@@ -93,10 +94,7 @@ class Client:
         timeout_ms: int | None = None,
     ) -> Answer:
         """One search, in the question's own namespace; a text longer than the API takes is shortened."""
-        text = shortened(question.text)
-        body: dict[str, Any] = {"query": text, "limit": limit, "namespace": question.namespace}
-        if weights is not None:
-            body["weights"] = weights
+        body = _asked(question, limit) | ({} if weights is None else {"weights": weights})
         if timeout_ms is not None:
             body["timeout_ms"] = timeout_ms
         started = time.perf_counter()
@@ -107,9 +105,22 @@ class Client:
             ids=[result["id"] for result in told["results"]],
             weights=told["weights"],
             degraded=told["degraded"],
-            shortened=text != question.text,
+            shortened=body["query"] != question.text,
             took_ms=took_ms,
         )
+
+    def weights(self) -> dict[str, float]:
+        """The weights of a search that brings none."""
+        told = self._send("POST", "/v1/search", json={"query": "anything", "limit": 1})
+        return {tier: answer["weight"] for tier, answer in told["tiers"].items()}
+
+    def hits(self, question: Question, tier: str, *, limit: int, timeout_ms: int) -> TierAnswer:
+        """What one tier alone finds, with its own scores."""
+        alone = {other: float(other == tier) for other in TIERS}
+        body = _asked(question, limit) | {"weights": alone, "timeout_ms": timeout_ms}
+        told = _answer(self._http.post("/v1/search", json=body))
+        hits = tuple(Hit(result["id"], result["tiers"][tier]["raw"]) for result in told["results"])
+        return TierAnswer(tier, Status(told["tiers"][tier]["status"]), hits)
 
     def _put(self, document: dict[str, Any]) -> dict[str, Any]:
         body = {name: value for name, value in document.items() if name != "id"}
@@ -128,6 +139,11 @@ class Client:
 
     def _send(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         return _answer(self._http.request(method, path, **request))
+
+
+def _asked(question: Question, limit: int) -> dict[str, Any]:
+    body = {"query": shortened(question.text), "limit": limit, "namespace": question.namespace}
+    return body if question.vector is None else {**body, "vector": question.vector}
 
 
 def shortened(text: str) -> str:

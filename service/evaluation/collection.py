@@ -4,12 +4,13 @@ corpus.jsonl      {"_id", "title", "text", "metadata"}    the last two may be le
 queries.jsonl     {"_id", "text", "metadata"}             the last may be left out
 qrels/SPLIT.tsv   query-id, corpus-id, score              with tabs between, below a heading
 edges.jsonl       {"source", "target", "type", "strength"}    the whole file may be left out, and the last two
+*.npz             corpus_ids, corpus, query_ids, queries      embeddings made elsewhere, only where they are asked for
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,6 +29,7 @@ class Question:
     id: str
     text: str
     namespace: str
+    vector: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,24 @@ class Collection:
 
 
 def read_collection(
-    folder: Path, *, split: str = "test", within: str | None = None, queries: int | None = None
+    folder: Path,
+    *,
+    split: str = "test",
+    within: str | None = None,
+    queries: int | None = None,
+    vectors: Path | None = None,
 ) -> Collection:
     """The collection in a folder. `within` names a metadata field that queries and documents share: each of its values
-    becomes a namespace, and a query is asked in its own. `queries` takes so many of them, evenly spread.
+    becomes a namespace, and a query is asked in its own. `queries` takes so many of them, evenly spread. `vectors` is
+    a file of embeddings to use in place of the service's own.
     """
     judgements = _judgements(folder / "qrels" / f"{split}.tsv")
     questions = _questions(folder / "queries.jsonl", judgements, within)
     documents = _documents(folder / "corpus.jsonl", within)
     edges = folder / "edges.jsonl"
     chosen = spread(questions, queries)
+    if vectors is not None:
+        documents, chosen = _with_vectors(vectors, documents, chosen)
     return Collection(
         name=folder.resolve().name,
         documents=documents,
@@ -66,6 +76,35 @@ def spread(questions: Sequence[Question], count: int | None) -> Sequence[Questio
     if count is None or count >= len(questions):
         return questions
     return [questions[number * len(questions) // count] for number in range(count)]
+
+
+def dimension_of(vectors: Path) -> int:
+    """How many numbers each embedding in a file has."""
+    return int(_arrays(vectors)["corpus"].shape[1])
+
+
+def _with_vectors(
+    path: Path, documents: Sequence[dict[str, Any]], questions: Sequence[Question]
+) -> tuple[list[dict[str, Any]], list[Question]]:
+    arrays = _arrays(path)
+    of_documents = dict(zip(arrays["corpus_ids"].tolist(), arrays["corpus"].astype(float).tolist(), strict=True))
+    of_queries = dict(zip(arrays["query_ids"].tolist(), arrays["queries"].astype(float).tolist(), strict=True))
+    try:
+        embedded = [{**document, "vector": of_documents[document["id"]]} for document in documents]
+        return embedded, [replace(question, vector=of_queries[question.id]) for question in questions]
+    except KeyError as missing:
+        raise SetupError(f"{path} has no vector of {missing}") from None
+
+
+def _arrays(path: Path) -> Any:
+    import numpy as np  # noqa: PLC0415 - only where vectors are given
+
+    try:
+        arrays = np.load(path, allow_pickle=False)
+        _ = [arrays[name] for name in ("corpus_ids", "corpus", "query_ids", "queries")]
+    except (OSError, ValueError, KeyError) as error:
+        raise SetupError(f"cannot use {path}: it needs corpus_ids, corpus, query_ids and queries ({error})") from None
+    return arrays
 
 
 def _documents(path: Path, within: str | None) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def measured(collection: Collection, bar: Bar, *, limit: int, url: str | None, k
 def evaluate(client: Client, collection: Collection, bar: Bar, *, limit: int = 100, knock_out: bool = True) -> Report:
     """Loads, asks and measures. The tenant must be empty, as its other documents would be found too."""
     client.load(collection, bar)
-    weights = client.ask(collection.questions[0], limit=1).weights
+    weights = client.weights()
     ways = make_ways(list(weights), knock_out=knock_out)
     answers = _rankings(client, collection.questions, ways, limit, bar)
     latencies = _latencies(client, spread(collection.questions, TIMED), ways, bar)

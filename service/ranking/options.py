@@ -11,11 +11,11 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from service.errors import InvalidInput
-from service.model import FusionOptions, RankingOptions, ShapingOptions
+from service.model import FusionOptions, GroupOptions, RankingOptions, ShapingOptions
 from service.ranking.profiles import PROFILES
 
 Layer = Mapping[str, Any]
-T = TypeVar("T", FusionOptions, ShapingOptions)
+T = TypeVar("T", FusionOptions, ShapingOptions, GroupOptions)
 
 
 def settle(layers: Sequence[Layer]) -> RankingOptions:
@@ -48,12 +48,14 @@ def _profile(name: str | None, profiles: Mapping[str, Layer]) -> Layer:
 
 def _built(merged: Layer) -> RankingOptions:
     """Unknown names are those of a newer version beside us: left out."""
-    known = {each.name for each in fields(RankingOptions)} - {"fusion", "shaping"}
+    known = {each.name for each in fields(RankingOptions)} - {"fusion", "shaping", "group_by"}
     plain = {name: _frozen(value) for name, value in merged.items() if name in known}
+    group = merged.get("group_by")
     return RankingOptions(
         **plain,
         fusion=_part(FusionOptions, merged.get("fusion", {})),
         shaping=_part(ShapingOptions, merged.get("shaping", {})),
+        group_by=None if group is None else _part(GroupOptions, group),
     )
 
 

@@ -9,10 +9,11 @@ that vanishes while hydrating leaves no short page; more where a creation window
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from service.errors import InvalidInput
-from service.model import Filter, Plan, Query
+from service.model import Filter, Plan, Query, TierAnswer
+from service.ranking.question import question_weights
 
 CANDIDATES = 150
 CANDIDATES_IN_WINDOW = 500
@@ -25,6 +26,8 @@ MAX_WEIGHT = 1e6
 def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -> Plan:
     """Plan one search. `defaults` names every tier there is; the query's own weights and time-out win."""
     weights = asked_weights(query.ranking.weights, defaults)
+    scaled = question_weights(weights, query.text, query.ranking.shaping)
+    weights = {tier: weight for tier, weight in scaled.items() if weight > 0} or weights
     _check_required(query.require, weights)
     return Plan(
         weights=weights,
@@ -33,9 +36,15 @@ def make_plan(query: Query, defaults: Mapping[str, float], *, timeout_ms: int) -
     )
 
 
-def effective_weights(weights: Mapping[str, float], answered: Collection[str]) -> dict[str, float]:
-    """Give the weight of the tiers that did not answer to the others, in proportion: the sum stays the same."""
-    kept = {tier: weight for tier, weight in weights.items() if tier in answered and weight > 0}
+def speaking(answers: Iterable[TierAnswer]) -> list[str]:
+    """The tiers that have something to say: those that found something, or all that answered where none did."""
+    answered = [answer for answer in answers if answer.status.answered]
+    return [answer.tier for answer in answered if answer.hits] or [answer.tier for answer in answered]
+
+
+def effective_weights(weights: Mapping[str, float], heard: Collection[str]) -> dict[str, float]:
+    """Give the weight of the tiers that are silent to the others, in proportion: the sum stays the same."""
+    kept = {tier: weight for tier, weight in weights.items() if tier in heard and weight > 0}
     if not kept:
         return {}
     growth = math.fsum(weights.values()) / math.fsum(kept.values())

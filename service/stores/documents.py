@@ -125,6 +125,7 @@ SELECT EXISTS (SELECT FROM dirty WHERE sink = ANY($2::text[]) AND wanted_version
 _GET = f"SELECT {_COLUMNS} FROM documents d WHERE tenant_id = $1 AND id = $2"  # noqa: S608
 _LINKS = "SELECT target, type, strength FROM edges WHERE tenant_id = $1 AND source = $2 ORDER BY target, type LIMIT $3"
 _FETCH = "SELECT * FROM documents_by_id($1, $2, $3, $4, $5)"
+_MAXIMUM = "SELECT query_maximum($1, $2, $3)"
 _FACTS = "SELECT * FROM facts_by_id($1, $2, $3, $4, $5, $6)"
 _NAMESPACES = """
 SELECT n.name FROM namespaces n
@@ -267,6 +268,14 @@ class TenantDocuments:
         wanted = (list(ids), None if namespaces is None else list(namespaces), grouping and list(grouping))
         rows = await self._postgres.fetch(_FACTS, self._tenant, self._reach.project, names, *wanted)
         return {row[0]: Facts(*row[1:]) for row in rows}
+
+    async def query_maximum(self, words: str, namespaces: Sequence[str] | None) -> float | None:
+        """The highest BM25 that any document could reach for these words."""
+        row = await self._postgres.fetchrow(
+            _MAXIMUM, self._tenant, words, None if namespaces is None else list(namespaces)
+        )
+        most: float | None = row[0]
+        return most
 
     async def page(self, namespaces: Sequence[str] | None, filter: Filter, after: str, limit: int) -> list[Document]:
         """A page in order of id, starting behind `after`."""

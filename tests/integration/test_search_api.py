@@ -97,7 +97,8 @@ async def test_without_explain_the_breakdown_is_short(client: httpx.AsyncClient)
 async def test_a_weight_of_zero_leaves_a_tier_unasked_and_is_not_a_degradation(client: httpx.AsyncClient) -> None:
     await write(client, {"id": "a", "title": "Walrus"})
     answer = await search(client, "walrus", weights={"vector": 0})
-    assert answer["tiers"]["vector"] == {"status": "skipped", "hits": 0, "took_ms": 0.0, "reason": "weight 0"}
+    skipped = {"status": "skipped", "weight": 0.0, "hits": 0, "took_ms": 0.0, "reason": "weight 0"}
+    assert answer["tiers"]["vector"] == skipped
     assert answer["degraded"] is False
     assert set(answer["weights"]) == {"keyword", "graph"}
     assert set(answer["results"][0]["tiers"]) <= {"keyword", "graph"}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput
-from service.model import Filter, Plan, Query, RankingOptions, Reach
-from service.ranking.plan import CANDIDATES, CANDIDATES_IN_WINDOW, effective_weights, make_plan
+from service.model import Filter, Hit, Plan, Query, RankingOptions, Reach, Status, TierAnswer
+from service.ranking.plan import CANDIDATES, CANDIDATES_IN_WINDOW, effective_weights, make_plan, speaking
 
 DEFAULTS = {"keyword": 0.3, "vector": 0.6, "graph": 0.1}
 weight = st.floats(1e-6, 1e6)
@@ -119,6 +119,14 @@ def test_the_sum_and_the_proportions_survive_any_loss(weights: dict[str, float],
     assert sum(shared.values()) == pytest.approx(sum(weights.values()))
     growth = {shared[tier] / weights[tier] for tier in answered}
     assert max(growth) == pytest.approx(min(growth))
+
+
+def test_what_found_nothing_has_nothing_to_say() -> None:
+    found = TierAnswer("keyword", Status.OK, (Hit("a", 1.0),))
+    silent = [TierAnswer("vector", Status.EMPTY), TierAnswer("graph", Status.TIMEOUT)]
+    assert speaking([found, *silent]) == ["keyword"]
+    assert speaking(silent) == ["vector"], "where none found anything, those that answered keep their weights"
+    assert speaking([]) == []
 
 
 def test_to_require_a_tier_that_is_not_asked_is_refused() -> None:
