@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import FastAPI
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__, metrics
@@ -26,10 +26,11 @@ from service.api.admission import AdmissionMiddleware
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
+from service.api.ranking_schemas import RankingDefaults
 from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
-from service.errors import BraidError, SetupError
+from service.errors import BraidError, InvalidInput, SetupError
 from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
@@ -40,6 +41,7 @@ from service.stores import dirty, roles
 from service.stores.backlog import Admission, Backlog
 from service.stores.bell import Bell
 from service.stores.completions import Completions
+from service.stores.defaults import Defaults
 from service.stores.documents import SINKS
 from service.stores.embedder import Embedder, create_embedder
 from service.stores.falkordb import GraphStore
@@ -50,7 +52,7 @@ from service.stores.qdrant import VectorStore
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
-from service.stores.words import BM25, Corpora, Weighing, best_ranker
+from service.stores.words import BM25, WITHOUT_BM25, Corpora, Weighing, best_ranker
 from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.breaker import BreakerPolicy
@@ -129,6 +131,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         tracing = Tracing(settings.otlp_endpoint, queries=settings.trace_queries)
         tracing.start()
         stack.push_async_callback(tracing.stop)
+    ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
     embedder = await create_embedder(
@@ -153,8 +156,9 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
     await _run(counting, stack)
+    ranker = await _ranker(postgres)
     tiers: list[Tier] = [
-        KeywordTier(postgres, await _ranker(postgres), settings.keyword_candidates),
+        KeywordTier(postgres, ranker, settings.keyword_candidates),
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
@@ -168,8 +172,11 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
     writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
+    defaults = Defaults(postgres, ranking, time.monotonic)
+    searcher = Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally, defaults)
+    _check_ranking(searcher, ranking)
     state = State(
-        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
+        searcher=searcher,
         writer=writer,
         completions=completions,
         keys=keys,
@@ -179,6 +186,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         key_desk=KeyDesk(tenants, keys),
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
+        ranker=ranker,
         circuits=lambda: {guard.name: guard.circuit.value for guard in guards},
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
@@ -343,7 +351,7 @@ def _guards(tiers: Sequence[Tier], settings: Settings) -> list[Guard]:
 async def _ranker(postgres: Postgres) -> str:
     ranker = await best_ranker(postgres)
     if ranker != BM25:
-        log.warning("PostgreSQL has no pgvector: the keyword tier ranks with %s instead of BM25", ranker)
+        log.warning(WITHOUT_BM25)
     return ranker
 
 
@@ -369,6 +377,25 @@ def key_pepper(settings: Settings) -> bytes:
             "set BRAID_KEY_PEPPER to a long random secret (openssl rand -hex 32), the same on every instance"
         )
     return kept_secret(settings.data_dir / "pepper", lambda: secrets.token_hex(32)).encode()
+
+
+def _ranking(settings: Settings) -> dict[str, Any]:
+    """The service's defaults for searches, checked before any engine starts."""
+    if not settings.ranking:
+        return {}
+    try:
+        return RankingDefaults.model_validate_json(settings.ranking).options()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise SetupError(f"BRAID_RANKING: {where}{': ' if where else ''}{first['msg']}") from None
+
+
+def _check_ranking(searcher: Searcher, ranking: dict[str, Any]) -> None:
+    try:
+        searcher.check_options(ranking)
+    except InvalidInput as error:
+        raise SetupError(f"BRAID_RANKING: {error}") from None
 
 
 def _trust(settings: Settings) -> Trust | None:

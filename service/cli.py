@@ -312,18 +312,57 @@ def evaluate(
     from service.evaluation.run import measured  # noqa: PLC0415 - it takes long
 
     read = read_collection(folder, split=split, within=within, queries=queries)
-    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
-
-        def bar(label: str, total: int) -> Callable[[int], None]:
-            task = progress.add_task(label, total=total)
-            return lambda count: progress.advance(task, count)
-
+    with _progress() as bar:
         report = measured(read, bar, limit=limit, url=url, key=key).body()
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
         return
     for shown in figures(report):
         out.print(shown, soft_wrap=isinstance(shown, Text))
+
+
+@app.command(epilog="Example: braid tune datasets/scifact")
+def tune(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a collection with judgements, in BEIR layout")],
+    train: Annotated[
+        str | None,
+        typer.Option(help="learn from qrels/TRAIN.tsv; default: dev or train, else one half of test"),
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(help="a metadata field: search only where it is the query's own")
+    ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="embeddings made elsewhere, as .npz")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print all figures as JSON")] = False,
+) -> None:
+    """Learn which method, normaliser and weights suit a collection, and print settings to paste."""
+    from service.evaluation.tune import tuned  # noqa: PLC0415 - it takes long
+
+    with _progress() as bar:
+        found = tuned(folder, bar, train=train, within=within, vectors=vectors).body()
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
+        return
+    for name in ("before", "after"):
+        way = found[name]
+        line = f"{name}: {way['way']}, nDCG@10 {way['train']:.3f} in training, {way['test']:.3f} on the rest"
+        out.print(line, highlight=False, soft_wrap=True)
+    counts = found["queries"]
+    out.print(f"{found['tried']} ways on {counts['train']} queries; {counts['test']} others only reported", style="dim")
+    out.print("For a search, a namespace, a tenant, or as BRAID_RANKING:")
+    print(json.dumps(found["settings"]))  # noqa: T201 - plain, to be pasted
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
+
+        def bar(label: str, total: int) -> Callable[[int], None]:
+            task = progress.add_task(label, total=total)
+            return lambda count: progress.advance(task, count)
+
+        yield bar
 
 
 @app.command(epilog="Example: braid doctor")
@@ -335,22 +374,28 @@ def doctor(url: Url = None) -> None:
         url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"
     out.print(f"Asking {where}.", markup=False, highlight=False, soft_wrap=True)
-    found = {"settings": None} | asyncio.run(_ask(url) if url else _try_start(settings))
+    engines, notes = asyncio.run(_ask(url) if url else _try_start(settings))
+    found = {"settings": None} | engines
     for name, problem in found.items():
         verdict = Text("ok    ", "green") if problem is None else Text("wrong ", "red")
         out.print(verdict.append(f"{name}: {problem}" if problem else name, "default"), soft_wrap=True)
+    for note in notes:
+        out.print(Text("note  ", "yellow").append(note, "default"), soft_wrap=True)
     if any(found.values()):
         raise typer.Exit(1)
 
 
-async def _ask(url: str) -> dict[str, str | None]:
+_Checked = tuple[dict[str, str | None], list[str]]
+
+
+async def _ask(url: str) -> _Checked:
     """A running instance, which alone may open embedded Qdrant."""
     async with httpx.AsyncClient(base_url=url, timeout=5) as client:
         answer = await client.get("/readyz")
     return _engines(answer.json() if answer.status_code == 503 else checked(answer))
 
 
-async def _try_start(settings: Settings) -> dict[str, str | None]:
+async def _try_start(settings: Settings) -> _Checked:
     from service.app import create_app  # noqa: PLC0415 - it takes long
 
     api = create_app(settings)
@@ -360,11 +405,13 @@ async def _try_start(settings: Settings) -> dict[str, str | None]:
             async with httpx.AsyncClient(transport=transport, base_url="http://doctor") as client:
                 return _engines((await client.get("/readyz")).json())
     except BraidError as error:
-        return {"start": str(error)}
+        return {"start": str(error)}, []
 
 
-def _engines(ready: dict[str, Any]) -> dict[str, str | None]:
-    return {name: engine.get("reason") for name, engine in ready["engines"].items()}
+def _engines(ready: dict[str, Any]) -> _Checked:
+    """What is wrong with each engine, and what is not as good as it could be."""
+    note = ready.get("keyword", {}).get("note")
+    return {name: engine.get("reason") for name, engine in ready["engines"].items()}, [note] if note else []
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Settings(Limits, BaseSettings):
     log_format: Literal["text", "json"] = Field("text", description="how lines are logged: for people, or for machines")
     slow_search_ms: int = Field(1000, ge=0, le=60_000, description="searches that take longer are logged; 0 for none")
     otlp_endpoint: str | None = Field(
-        None, pattern="^https?://", description="where traces go, such as http://host:4318/v1/traces; none if unset"
+        None, pattern="^https?://", description="where traces go, by OTLP over HTTP: http://host:4318; none if unset"
     )
     trace_queries: bool = Field(False, description="tell traces what was searched for")
     sample: bool = Field(True, description="load the sample documents on the first embedded start")
@@ -84,6 +84,7 @@ class Settings(Limits, BaseSettings):
     breaker_open_ms: int = Field(1000, ge=10, le=600_000, description="pause before an open breaker tries its tier")
     breaker_probes: int = Field(2, ge=1, le=100, description="probes that must succeed before it closes")
     breaker_probe_ms: int = Field(1000, ge=10, le=60_000, description="time that one probe has")
+    ranking: str = Field("", description="defaults for searches, as JSON: see docs/ranking.md")
     keyword_candidates: int = Field(1000, ge=100, le=100_000, description="documents a keyword search aims to score")
     keyword_title_weight: float = Field(2.0, ge=0.1, le=10, description="a word of the title counts as so many")
     keyword_tag_weight: float = Field(1.0, ge=0.1, le=10, description="a word of a tag counts as so many")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from service import __version__
 from service.errors import SetupError
@@ -86,7 +87,7 @@ class Tracing:
     """Spans on their way to a collector, from `start` to `stop`. For the whole process."""
 
     def __init__(self, endpoint: str, *, queries: bool) -> None:
-        self._endpoint = endpoint
+        self._endpoint = endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/traces"
         self._queries = queries
         self._provider: Any = None
 

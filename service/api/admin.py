@@ -77,9 +77,15 @@ async def get_tenant(tenant: TenantName, state: StateDep, caller: Admin) -> dict
 
 @router.patch("/tenants/{tenant}", response_model=UsedTenantOut, responses=GONE)
 async def change_tenant(tenant: TenantName, body: TenantChange, state: StateDep, caller: Admin) -> dict[str, Any]:
-    """Suspends or resumes a tenant, or changes its quotas. Keys of a suspended tenant get a 403 within 5 seconds."""
+    """Suspends or resumes a tenant, or changes its quotas or the defaults of its searches.
+
+    Keys of a suspended tenant get a 403 within 5 seconds.
+    """
+    if body.ranking is not None:
+        state.searcher.check_options(body.ranking.options())
     await state.tenants.change(caller.name, tenant, body.changes())
     state.forget_callers()
+    state.searcher.defaults.forget()
     return await state.tenants.get(tenant)
 
 
@@ -130,6 +136,7 @@ async def create_namespace(tenant: TenantName, body: NamespaceIn, state: StateDe
     """Makes a namespace with settings of its own."""
     _check_settings(state, body)
     made = await state.spaces.add_namespace(caller.name, tenant, body.name, body.settings())
+    state.searcher.defaults.forget()
     return {**made, "embedder": state.embedder}
 
 
@@ -149,6 +156,7 @@ async def change_namespace(
     """Changes a namespace's settings, or moves it to another project."""
     _check_settings(state, body)
     changed = await state.spaces.change_namespace(caller.name, tenant, namespace, body.settings())
+    state.searcher.defaults.forget()
     return {**changed, "embedder": state.embedder}
 
 
@@ -172,6 +180,8 @@ def _check_settings(state: State, body: NamespaceIn | NamespaceChange) -> None:
         raise InvalidInput("embedder", f"this service embeds with {state.embedder!r}, not with {body.embedder!r}")
     if body.weights is not None:
         state.searcher.check_options({"weights": body.weights.model_dump(exclude_none=True)})
+    if body.ranking is not None:
+        state.searcher.check_options(body.ranking.options())
 
 
 @router.get("/indexing", response_model=IndexingOut, responses=MISSING)

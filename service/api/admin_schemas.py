@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from service.api.fields import WHOLE, Id, Moment, Name, Namespace, Strict
-from service.api.ranking_schemas import Weights
+from service.api.ranking_schemas import RankingDefaults, Weights
 from service.stores.keys import ADMIN, SCOPES, NewKey
 from service.stores.tenants import NAME
 
@@ -63,9 +63,12 @@ class TenantChange(Change):
     state: Literal["active", "suspended"] | None = None
     max_documents: Quota | None = None
     max_bytes: Quota | None = None
+    ranking: RankingDefaults | None = Field(None, description="defaults for the tenant's searches; null lifts them")
 
     def changes(self) -> dict[str, Any]:
         given = self.model_dump(exclude_unset=True)
+        if self.ranking is not None:
+            given["ranking"] = self.ranking.options()
         return {name: value for name, value in given.items() if name != "state" or value is not None}
 
 
@@ -77,6 +80,7 @@ class TenantOut(BaseModel):
     state: Literal["active", "suspended", "deleting"]
     max_documents: int | None
     max_bytes: int | None
+    ranking: dict[str, Any] | None
     created_at: datetime
 
 
@@ -177,6 +181,7 @@ class NamespaceIn(Strict):
     project: ProjectName = "default"
     language: Language = Field("english", description="a text search configuration of PostgreSQL")
     weights: Weights | None = Field(None, description="for searches of this one namespace that give none")
+    ranking: RankingDefaults | None = Field(None, description="defaults for searches of this one namespace")
     embedder: str | None = Field(None, max_length=512, description="a check: refused if the service has another")
 
     def settings(self) -> dict[str, Any]:
@@ -184,17 +189,18 @@ class NamespaceIn(Strict):
 
 
 class NamespaceChange(Change):
-    """Weights of null are lifted; everything else that is null stays as it is."""
+    """Weights and ranking of null are lifted; everything else that is null stays as it is."""
 
     model_config = _change(project="research", weights={"keyword": 1, "vector": 0.2})
 
     project: ProjectName | None = None
     language: Language | None = None
     weights: Weights | None = None
+    ranking: RankingDefaults | None = None
     embedder: str | None = Field(None, max_length=512)
 
     def settings(self) -> dict[str, Any]:
-        return {k: v for k, v in _settings(self).items() if k == "weights" or v is not None}
+        return {k: v for k, v in _settings(self).items() if k in {"weights", "ranking"} or v is not None}
 
 
 def _settings(body: NamespaceIn | NamespaceChange) -> dict[str, Any]:
@@ -202,6 +208,8 @@ def _settings(body: NamespaceIn | NamespaceChange) -> dict[str, Any]:
     given = body.model_dump(exclude_unset=True, exclude={"name", "embedder"})
     if body.weights is not None:
         given["weights"] = body.weights.model_dump(exclude_none=True)
+    if body.ranking is not None:
+        given["ranking"] = body.ranking.options()
     return given
 
 
@@ -212,6 +220,7 @@ class NamespaceOut(BaseModel):
     project: str
     language: str
     weights: dict[str, float] | None
+    ranking: dict[str, Any] | None
     embedder: str
     created_at: datetime
 

@@ -42,6 +42,7 @@ class State:
     key_desk: KeyDesk
     removal: Removal
     embedder: str
+    ranker: str
     circuits: Callable[[], Mapping[str, str]]
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]

@@ -133,7 +133,6 @@ WHERE n.tenant_id = $1 AND ($2::text[] IS NULL OR n.name = ANY($2::text[]))
     AND EXISTS (SELECT FROM documents d WHERE d.tenant_id = $1 AND d.namespace = n.name)
 ORDER BY n.name
 """
-_WEIGHTS = "SELECT weights FROM namespaces WHERE tenant_id = $1 AND name = $2"
 _COUNTS = "SELECT namespace, count(*) AS documents FROM documents WHERE tenant_id = $1 GROUP BY 1 ORDER BY 1"
 _NEIGHBORS = """
 SELECT n.id, n.namespace, n.title, e.type, e.strength, e.direction
@@ -286,10 +285,6 @@ class TenantDocuments:
     async def namespaces(self, among: Sequence[str] | None = None) -> list[str]:
         """The namespaces that hold documents, of these or of all."""
         return [row["name"] for row in await self._fetch(_NAMESPACES, None if among is None else list(among))]
-
-    async def weights(self, namespace: str) -> Mapping[str, float] | None:
-        """The weights that a namespace's searches have where they bring none."""
-        return next((row["weights"] for row in await self._fetch(_WEIGHTS, namespace)), None)
 
     async def namespace_counts(self) -> dict[str, int]:
         return dict(await self._fetch(_COUNTS))

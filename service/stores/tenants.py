@@ -23,7 +23,7 @@ _HELD = ("documents", "edges", "dirty", "usage", "epochs", "namespaces", "projec
 _BATCHED = ("edges", "documents")
 _BATCH = 2000
 
-_SHOWN = "id, name, state, max_documents, max_bytes, created_at"
+_SHOWN = "id, name, state, max_documents, max_bytes, ranking, created_at"
 _ADD = f"""
 INSERT INTO tenants (name, max_documents, max_bytes) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING
 RETURNING {_SHOWN}
@@ -33,7 +33,7 @@ _HOLD = f"{_FIND} FOR NO KEY UPDATE"
 _NAMES = "SELECT id, name FROM tenants WHERE id = ANY($1::uuid[])"
 _LIST = f"SELECT {_SHOWN} FROM tenants WHERE name > $1 ORDER BY name LIMIT $2"  # noqa: S608
 _CHANGE = f"""
-UPDATE tenants SET state = $2, max_documents = $3, max_bytes = $4 WHERE id = $1 RETURNING {_SHOWN}
+UPDATE tenants SET state = $2, max_documents = $3, max_bytes = $4, ranking = $5 WHERE id = $1 RETURNING {_SHOWN}
 """  # noqa: S608
 _USAGE = """
 SELECT coalesce(sum(documents), 0)::bigint AS documents, coalesce(sum(bytes), 0)::bigint AS bytes
@@ -89,7 +89,8 @@ class Tenants:
             found = await _found(connection, _HOLD, name)
             _refuse_deleting(found)
             new = {**found, **changes}
-            await connection.fetchrow(_CHANGE, found["id"], new["state"], new["max_documents"], new["max_bytes"])
+            values = [new[name] for name in ("state", "max_documents", "max_bytes", "ranking")]
+            await connection.fetchrow(_CHANGE, found["id"], *values)
             await record(connection, actor, "tenant.change", str(found["id"]), {"name": name, **changes})
 
     async def names(self, ids: Collection[str]) -> dict[str, str]:

@@ -424,7 +424,13 @@ class TestNamespaces:
         made = await admin.post(base, json={"name": "a/b:c", "language": "german", "embedder": "wordllama"})
         assert made.status_code == 201
         namespace = made.json()
-        expected = {"project": "default", "language": "german", "weights": None, "embedder": "wordllama"}
+        expected = {
+            "project": "default",
+            "language": "german",
+            "weights": None,
+            "ranking": None,
+            "embedder": "wordllama",
+        }
         assert namespace == expected | {"name": "a/b:c", "created_at": namespace["created_at"]}
         check_problem(await admin.post(base, json={"name": "a/b:c"}), 409, "conflict")
         changed = await admin.patch(f"{base}/a/b:c", json={"project": "side", "weights": {"keyword": 1, "graph": 0}})
@@ -481,7 +487,7 @@ class TestNamespaces:
         own = {"keyword": 2, "vector": default["vector"]}
         assert await weights(namespace="n") == own
         assert (await client.get("/v1/search?q=walrus&namespace=n")).json()["weights"] == own
-        assert await weights(namespace="n", weights={"vector": 3}) == default | {"vector": 3}
+        assert await weights(namespace="n", weights={"vector": 3}) == own | {"vector": 3}
         assert await weights(namespace="m") == await weights() == default
         assert await weights(include_namespaces=["n", "m"]) == default
         narrow = await client_of(braid, admin, tenant, namespaces=["n"])

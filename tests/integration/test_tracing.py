@@ -35,6 +35,7 @@ def collecting() -> Iterator[tuple[str, list[bytes]]]:
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            assert self.path == "/v1/traces"
             bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.end_headers()
@@ -45,7 +46,7 @@ def collecting() -> Iterator[tuple[str, list[bytes]]]:
     server = HTTPServer(("127.0.0.1", 0), Collector)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/traces", bodies
+        yield f"http://127.0.0.1:{server.server_port}", bodies
     finally:
         server.shutdown()
         server.server_close()
