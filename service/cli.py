@@ -37,6 +37,7 @@ from service.console import (
 )
 from service.embedded import announce, running
 from service.errors import BraidError, SetupError
+from service.index_cli import rebuild, verify, worker
 from service.settings import Settings
 from service.ui.terminal import drawn, figures, plain
 from service.workers import READY, inherited, serve_with
@@ -44,6 +45,9 @@ from service.workers import READY, inherited, serve_with
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(key_app, name="key")
 app.add_typer(tenant_app, name="tenant")
+app.command(epilog="Example: BRAID_INDEX_SINKS=graph braid worker")(worker)
+app.command(epilog="Example: braid rebuild --tier vector")(rebuild)
+app.command(epilog="Example: braid verify --tenant my-team --repair")(verify)
 _JSON = "-H 'Content-Type: application/json'"
 _HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
 _FIND_HELLO = '{"query": "hello Braid", "limit": 1, "explain": true}'

@@ -23,6 +23,7 @@ from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
+from service.verification import Verification
 
 if TYPE_CHECKING:  # importing it takes 60 ms, which only those pay who have an issuer
     from service.stores.oidc import Tokens
@@ -48,6 +49,7 @@ class State:
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
     samples: Samples
     queue: Backlog
+    verification: Verification
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int
