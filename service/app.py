@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import FastAPI
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__, metrics
@@ -26,10 +26,11 @@ from service.api.admission import AdmissionMiddleware
 from service.api.deps import State
 from service.api.limits import Limits
 from service.api.middleware import RequestMiddleware
+from service.api.ranking_schemas import RankingDefaults
 from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.embedded import Addresses, EmbeddedEngines, check_platform
-from service.errors import BraidError, SetupError
+from service.errors import BraidError, InvalidInput, SetupError
 from service.indexing import Writer, keep_completing, keep_counting
 from service.model import Reach
 from service.removal import Removal
@@ -40,8 +41,9 @@ from service.stores import dirty, roles
 from service.stores.backlog import Admission, Backlog
 from service.stores.bell import Bell
 from service.stores.completions import Completions
+from service.stores.defaults import Defaults
 from service.stores.documents import SINKS
-from service.stores.embedder import Embedder, create_embedder
+from service.stores.embedder import NONE, Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
 from service.stores.migrations import check_applied, migrate
@@ -50,7 +52,7 @@ from service.stores.qdrant import VectorStore
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
-from service.stores.words import BM25, Corpora, Weighing, best_ranker
+from service.stores.words import BM25, WITHOUT_BM25, Corpora, Weighing, best_ranker
 from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.breaker import BreakerPolicy
@@ -58,6 +60,7 @@ from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.verification import Verification
 from service.worker import GraphSink, Sink, VectorSink, Worker
 
 if TYPE_CHECKING:
@@ -81,13 +84,14 @@ class Engines:
     addresses: Addresses
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The whole application. Engines start and stop with its lifespan."""
+def create_app(settings: Settings, *, renew_vectors: bool = False) -> FastAPI:
+    """The whole application. Engines start and stop with its lifespan. With `renew_vectors`, an index that holds
+    vectors of another model is emptied, and filled again."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.engines, app.state.braid = await _build(settings, stack)
+            app.state.engines, app.state.braid = await _build(settings, stack, renew_vectors)
             yield
 
     app = FastAPI(
@@ -124,34 +128,22 @@ def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
     )
 
 
-async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, State]:
+async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool) -> tuple[Engines, State]:
     trust = _trust(settings)
+    ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
-    embedder = await create_embedder(
-        settings.embedder,
-        model=settings.embedder_model,
-        api_key=_reveal(settings.embedder_api_key),
-        dimension=settings.embedder_dimension,
-    )
-    stack.push_async_callback(embedder.close)
-    await _warm(embedder)
-    vectors = _vector_store(settings, embedder.dimension)
-    stack.push_async_callback(vectors.close)
-    await vectors.open()
-    graph = GraphStore(
-        settings.falkordb_url or addresses.falkordb_url or "",
-        password=_reveal(settings.falkordb_password),
-        timeout_ms=settings.search_timeout_max_ms,
-    )
-    stack.push_async_callback(graph.close)
+    embedder = await _open_embedder(settings, stack)
+    vectors = await _open_vectors(settings, embedder, stack, postgres if renew_vectors else None)
+    graph = _open_graph(settings, settings.falkordb_url or addresses.falkordb_url or "", stack)
     bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
     await _run(counting, stack)
+    ranker = await _ranker(postgres)
     tiers: list[Tier] = [
-        KeywordTier(postgres, await _ranker(postgres), settings.keyword_candidates),
+        KeywordTier(postgres, ranker, settings.keyword_candidates),
         VectorTier(vectors, embedder),
         GraphTier(graph, settings.graph_hops, settings.graph_fan_out),
     ]
@@ -165,8 +157,16 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
     writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
+    verification = Verification(
+        postgres, writer, {"vector": vectors, "graph": graph}, vectors_given=embedder.name == NONE
+    )
+    if settings.index_check_hours and settings.index_sinks:
+        await _run([verification.keep_looking(tenants.ids, settings.index_check_hours * 3600)], stack)
+    defaults = Defaults(postgres, ranking, time.monotonic)
+    searcher = Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally, defaults)
+    _check_ranking(searcher, ranking)
     state = State(
-        searcher=Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally),
+        searcher=searcher,
         writer=writer,
         completions=completions,
         keys=keys,
@@ -176,11 +176,13 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         key_desk=KeyDesk(tenants, keys),
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
+        ranker=ranker,
         circuits=lambda: {guard.name: guard.circuit.value for guard in guards},
         probes={"postgres": postgres.ping, "qdrant": vectors.ping, "falkordb": graph.ping},
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
         samples=samples,
         queue=backlog,
+        verification=verification,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -213,6 +215,21 @@ async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sin
     return bell
 
 
+@asynccontextmanager
+async def working(settings: Settings) -> AsyncIterator[None]:
+    """Only the workers of `index_sinks`, beside an API that runs elsewhere: every engine they need is a server."""
+    async with AsyncExitStack() as stack:
+        postgres = await _open_postgres(settings, Addresses(None, None), stack)
+        sinks: list[Sink] = []
+        if "vector" in settings.index_sinks:
+            embedder = await _open_embedder(settings, stack)
+            sinks.append(VectorSink(await _open_vectors(settings, embedder, stack), embedder))
+        if "graph" in settings.index_sinks:
+            sinks.append(GraphSink(_open_graph(settings, settings.falkordb_url or "", stack)))
+        await _start_workers(settings, postgres, sinks, stack)
+        yield
+
+
 async def _keep_showing_pool(postgres: Postgres) -> None:
     """Every second, as each of several processes has a pool, and only one of them is asked for the metrics."""
     while True:
@@ -235,10 +252,42 @@ async def _samples(samples: Samples, stack: AsyncExitStack) -> Samples:
     return samples
 
 
-async def _warm(embedder: Embedder) -> None:
-    """Loads the model before the first search pays for it. An embedder that is down only degrades the vector tier."""
+async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:
+    """Loaded before the first search pays for it. An embedder that is down only degrades the vector tier."""
+    embedder = await create_embedder(
+        settings.embedder,
+        model=settings.embedder_model,
+        api_key=_reveal(settings.embedder_api_key),
+        dimension=settings.embedder_dimension,
+    )
+    stack.push_async_callback(embedder.close)
     with contextlib.suppress(BraidError):
         await embedder.embed_query("warm")
+    return embedder
+
+
+async def _open_vectors(
+    settings: Settings, embedder: Embedder, stack: AsyncExitStack, renewing: Postgres | None = None
+) -> VectorStore:
+    """Everything is marked before the old vectors go: whatever dies in between, the index is filled in the end."""
+    vectors = _vector_store(settings, embedder)
+    stack.push_async_callback(vectors.close)
+    try:
+        await vectors.open()
+    except SetupError:
+        if renewing is None:
+            raise
+        await dirty.mark_all(renewing, "vector")
+        await vectors.renew()
+        await vectors.open()
+    return vectors
+
+
+def _open_graph(settings: Settings, url: str, stack: AsyncExitStack) -> GraphStore:
+    password = _reveal(settings.falkordb_password)
+    graph = GraphStore(url, password=password, timeout_ms=settings.search_timeout_max_ms)
+    stack.push_async_callback(graph.close)
+    return graph
 
 
 async def _addresses(settings: Settings, stack: AsyncExitStack) -> Addresses:
@@ -295,19 +344,20 @@ def with_user(url: str, user: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}@{parts.netloc.rpartition('@')[2]}"))
 
 
-def _vector_store(settings: Settings, dimension: int) -> VectorStore:
+def _vector_store(settings: Settings, embedder: Embedder) -> VectorStore:
     if settings.qdrant_url is None:
         from service.stores.qdrant_edge import EdgeVectorStore  # noqa: PLC0415 - has no wheel on some platforms
 
-        return EdgeVectorStore(settings.data_dir / "qdrant", dimension)
+        return EdgeVectorStore(settings.data_dir / "qdrant", embedder.dimension, embedder.model)
     from service.stores.qdrant_server import ServerVectorStore  # noqa: PLC0415 - takes seconds to import
 
     return ServerVectorStore(
         settings.qdrant_url,
         _reveal(settings.qdrant_api_key),
         settings.qdrant_collection,
-        dimension,
+        embedder.dimension,
         settings.search_timeout_max_ms / 1000,
+        embedder.model,
     )
 
 
@@ -340,7 +390,7 @@ def _guards(tiers: Sequence[Tier], settings: Settings) -> list[Guard]:
 async def _ranker(postgres: Postgres) -> str:
     ranker = await best_ranker(postgres)
     if ranker != BM25:
-        log.warning("PostgreSQL has no pgvector: the keyword tier ranks with %s instead of BM25", ranker)
+        log.warning(WITHOUT_BM25)
     return ranker
 
 
@@ -366,6 +416,25 @@ def key_pepper(settings: Settings) -> bytes:
             "set BRAID_KEY_PEPPER to a long random secret (openssl rand -hex 32), the same on every instance"
         )
     return kept_secret(settings.data_dir / "pepper", lambda: secrets.token_hex(32)).encode()
+
+
+def _ranking(settings: Settings) -> dict[str, Any]:
+    """The service's defaults for searches, checked before any engine starts."""
+    if not settings.ranking:
+        return {}
+    try:
+        return RankingDefaults.model_validate_json(settings.ranking).options()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise SetupError(f"BRAID_RANKING: {where}{': ' if where else ''}{first['msg']}") from None
+
+
+def _check_ranking(searcher: Searcher, ranking: dict[str, Any]) -> None:
+    try:
+        searcher.check_options(ranking)
+    except InvalidInput as error:
+        raise SetupError(f"BRAID_RANKING: {error}") from None
 
 
 def _trust(settings: Settings) -> Trust | None:

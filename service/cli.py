@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -31,6 +30,7 @@ from service.console import (
     checked,
     client_of,
     err,
+    log_at,
     out,
     prepared,
     read_settings,
@@ -38,6 +38,7 @@ from service.console import (
 )
 from service.embedded import announce, running
 from service.errors import BraidError, SetupError
+from service.index_cli import rebuild, verify, worker
 from service.settings import Settings
 from service.ui.terminal import drawn, figures, plain
 from service.workers import READY, inherited, serve_with
@@ -45,6 +46,9 @@ from service.workers import READY, inherited, serve_with
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(key_app, name="key")
 app.add_typer(tenant_app, name="tenant")
+app.command(epilog="Example: BRAID_INDEX_SINKS=graph braid worker")(worker)
+app.command(epilog="Example: braid rebuild --tier vector")(rebuild)
+app.command(epilog="Example: braid verify --tenant my-team --repair")(verify)
 _JSON = "-H 'Content-Type: application/json'"
 _HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
 _FIND_HELLO = '{"query": "hello Braid", "limit": 1, "explain": true}'
@@ -82,7 +86,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 def serve(inherit: Annotated[str | None, typer.Option(hidden=True, help="sockets of a worker")] = None) -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
     settings = read_settings()
-    _log(settings.log_level)
+    log_at(settings.log_level)
     if inherit is not None:
         line, listeners = inherited(inherit)
         _run(_serve(settings, listeners, line))
@@ -109,12 +113,6 @@ def _check_workers(settings: Settings) -> None:
 def _run(serving: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
-
-
-def _log(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpcore", "asyncpg.pool"):  # the last logs tracebacks of what we say in a line
-        logging.getLogger(chatty).setLevel("ERROR")
 
 
 def _listen(host: str, port: int, name: str) -> socket.socket:
@@ -319,12 +317,7 @@ def evaluate(
     from service.evaluation.run import measured  # noqa: PLC0415 - it takes long
 
     read = read_collection(folder, split=split, within=within, queries=queries)
-    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
-
-        def bar(label: str, total: int) -> Callable[[int], None]:
-            task = progress.add_task(label, total=total)
-            return lambda count: progress.advance(task, count)
-
+    with _progress() as bar:
         report = measured(read, bar, limit=limit, url=url, key=key).body()
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
@@ -333,31 +326,81 @@ def evaluate(
         out.print(shown, soft_wrap=isinstance(shown, Text))
 
 
+@app.command(epilog="Example: braid tune datasets/scifact")
+def tune(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a collection with judgements, in BEIR layout")],
+    train: Annotated[
+        str | None,
+        typer.Option(help="learn from qrels/TRAIN.tsv; default: dev or train, else one half of test"),
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(help="a metadata field: search only where it is the query's own")
+    ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="embeddings made elsewhere, as .npz")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print all figures as JSON")] = False,
+) -> None:
+    """Learn which method, normaliser and weights suit a collection, and print settings to paste."""
+    from service.evaluation.tune import tuned  # noqa: PLC0415 - it takes long
+
+    with _progress() as bar:
+        found = tuned(folder, bar, train=train, within=within, vectors=vectors).body()
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))  # noqa: T201 - plain, for scripts
+        return
+    for name in ("before", "after"):
+        way = found[name]
+        line = f"{name}: {way['way']}, nDCG@10 {way['train']:.3f} in training, {way['test']:.3f} on the rest"
+        out.print(line, highlight=False, soft_wrap=True)
+    counts = found["queries"]
+    out.print(f"{found['tried']} ways on {counts['train']} queries; {counts['test']} others only reported", style="dim")
+    out.print("For a search, a namespace, a tenant, or as BRAID_RANKING:")
+    print(json.dumps(found["settings"]))  # noqa: T201 - plain, to be pasted
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
+    with Progress(*_COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
+
+        def bar(label: str, total: int) -> Callable[[int], None]:
+            task = progress.add_task(label, total=total)
+            return lambda count: progress.advance(task, count)
+
+        yield bar
+
+
 @app.command(epilog="Example: braid doctor")
 def doctor(url: Url = None) -> None:
     """Check the settings and each engine, and say what is wrong."""
     settings = read_settings()
-    _log("error")
+    log_at("error")
     if url is None and running(settings.data_dir) is not None:
         url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"
     out.print(f"Asking {where}.", markup=False, highlight=False, soft_wrap=True)
-    found = {"settings": None} | asyncio.run(_ask(url) if url else _try_start(settings))
+    engines, notes = asyncio.run(_ask(url) if url else _try_start(settings))
+    found = {"settings": None} | engines
     for name, problem in found.items():
         verdict = Text("ok    ", "green") if problem is None else Text("wrong ", "red")
         out.print(verdict.append(f"{name}: {problem}" if problem else name, "default"), soft_wrap=True)
+    for note in notes:
+        out.print(Text("note  ", "yellow").append(note, "default"), soft_wrap=True)
     if any(found.values()):
         raise typer.Exit(1)
 
 
-async def _ask(url: str) -> dict[str, str | None]:
+_Checked = tuple[dict[str, str | None], list[str]]
+
+
+async def _ask(url: str) -> _Checked:
     """A running instance, which alone may open embedded Qdrant."""
     async with httpx.AsyncClient(base_url=url, timeout=5) as client:
         answer = await client.get("/readyz")
     return _engines(answer.json() if answer.status_code == 503 else checked(answer))
 
 
-async def _try_start(settings: Settings) -> dict[str, str | None]:
+async def _try_start(settings: Settings) -> _Checked:
     from service.app import create_app  # noqa: PLC0415 - it takes long
 
     api = create_app(settings)
@@ -367,11 +410,13 @@ async def _try_start(settings: Settings) -> dict[str, str | None]:
             async with httpx.AsyncClient(transport=transport, base_url="http://doctor") as client:
                 return _engines((await client.get("/readyz")).json())
     except BraidError as error:
-        return {"start": str(error)}
+        return {"start": str(error)}, []
 
 
-def _engines(ready: dict[str, Any]) -> dict[str, str | None]:
-    return {name: engine.get("reason") for name, engine in ready["engines"].items()}
+def _engines(ready: dict[str, Any]) -> _Checked:
+    """What is wrong with each engine, and what is not as good as it could be."""
+    note = ready.get("keyword", {}).get("note")
+    return {name: engine.get("reason") for name, engine in ready["engines"].items()}, [note] if note else []
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from service.ranking.plan import asked_weights, effective_weights, make_plan, sp
 from service.ranking.shaping import needs_facts, shape
 from service.ranking.typed import parse
 from service.ranking.woven import Ranking
+from service.stores.defaults import Defaults
 from service.stores.documents import TenantDocuments
 from service.stores.postgres import Postgres
 from service.stores.words import BM25
@@ -35,19 +36,21 @@ from service.tiers.guard import Guard
 class Searcher:
     """Holds what every search needs; built once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - built once, from everything
         self,
         postgres: Postgres,
         tiers: Sequence[Guard],
         default_weights: Mapping[str, float],
         timeout_ms: int,
         tally: Tally,
+        defaults: Defaults,
     ) -> None:
         self._postgres = postgres
         self._tiers = {tier.name: tier for tier in tiers}
         self._default_weights = default_weights
         self._timeout_ms = timeout_ms
         self._tally = tally
+        self.defaults = defaults
 
     async def search(self, query: Query) -> SearchResult:
         """The whole answer. Raises `StoreUnavailable` or `Degraded`, and counts those too."""
@@ -64,7 +67,7 @@ class Searcher:
 
     def check_options(self, options: Layer) -> None:
         """Refuses what no search could use."""
-        asked_weights(settle([options]).weights, self._default_weights)
+        asked_weights(settle([self.defaults.service, options]).weights, self._default_weights)
 
     async def _search(self, query: Query) -> SearchResult:
         budget = Budget(query.timeout_ms or self._timeout_ms)
@@ -101,7 +104,8 @@ class Searcher:
     async def _settled(self, documents: TenantDocuments, query: Query) -> Query:
         """Where to look, and how to rank: the caller's options over the defaults."""
         query = replace(query, namespaces=await place(documents, query))
-        ranking = settle([await namespace_defaults(documents, query), query.options])
+        only = query.namespaces[0] if query.namespaces is not None and len(query.namespaces) == 1 else None
+        ranking = settle([*await self.defaults.layers(query.reach, only), query.options])
         return replace(query, ranking=ranking, filter=of_types(query.filter, ranking))
 
     async def _ask(self, query: Query, asked: Mapping[str, float], limit: int, left_ms: float) -> list[TierAnswer]:
@@ -135,13 +139,6 @@ async def names(documents: TenantDocuments, query: Query) -> tuple[str, ...]:
     if query.namespaces is not None:
         return query.namespaces
     return tuple(await documents.namespaces()) or ("default",)
-
-
-async def namespace_defaults(documents: TenantDocuments, query: Query) -> Layer:
-    """The defaults of the query's namespace, where it goes over exactly one and brings no weights of its own."""
-    if query.options.get("weights") or query.namespaces is None or len(query.namespaces) != 1:
-        return {}
-    return {"weights": await documents.weights(query.namespaces[0]) or {}}
 
 
 async def known_facts(documents: TenantDocuments, ranking: Ranking, query: Query) -> Mapping[str, Facts] | None:

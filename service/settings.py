@@ -78,6 +78,7 @@ class Settings(Limits, BaseSettings):
     breaker_open_ms: int = Field(1000, ge=10, le=600_000, description="pause before an open breaker tries its tier")
     breaker_probes: int = Field(2, ge=1, le=100, description="probes that must succeed before it closes")
     breaker_probe_ms: int = Field(1000, ge=10, le=60_000, description="time that one probe has")
+    ranking: str = Field("", description="defaults for searches, as JSON: see docs/ranking.md")
     keyword_candidates: int = Field(1000, ge=100, le=100_000, description="documents a keyword search aims to score")
     keyword_title_weight: float = Field(2.0, ge=0.1, le=10, description="a word of the title counts as so many")
     keyword_tag_weight: float = Field(1.0, ge=0.1, le=10, description="a word of a tag counts as so many")
@@ -106,4 +107,5 @@ class Settings(Limits, BaseSettings):
     index_backlog_max: int = Field(
         50_000, ge=100, le=100_000_000, description="documents that may wait for an index before writes are refused"
     )
+    index_check_hours: float = Field(24, ge=0, le=8760, description="pause between checks of all indexes; 0 for none")
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

@@ -25,6 +25,8 @@ from service.api.admin_schemas import (
     ProjectName,
     ProjectOut,
     ProjectsOut,
+    RebuildIn,
+    RebuildOut,
     RetryIn,
     RetryOut,
     TenantChange,
@@ -34,6 +36,8 @@ from service.api.admin_schemas import (
     TenantOut,
     TenantsOut,
     UsedTenantOut,
+    VerifiedOut,
+    VerifyIn,
 )
 from service.api.deps import Admin, State, StateDep, Wait
 from service.api.fields import Namespace
@@ -77,9 +81,15 @@ async def get_tenant(tenant: TenantName, state: StateDep, caller: Admin) -> dict
 
 @router.patch("/tenants/{tenant}", response_model=UsedTenantOut, responses=GONE)
 async def change_tenant(tenant: TenantName, body: TenantChange, state: StateDep, caller: Admin) -> dict[str, Any]:
-    """Suspends or resumes a tenant, or changes its quotas. Keys of a suspended tenant get a 403 within 5 seconds."""
+    """Suspends or resumes a tenant, or changes its quotas or the defaults of its searches.
+
+    Keys of a suspended tenant get a 403 within 5 seconds.
+    """
+    if body.ranking is not None:
+        state.searcher.check_options(body.ranking.options())
     await state.tenants.change(caller.name, tenant, body.changes())
     state.forget_callers()
+    state.searcher.defaults.forget()
     return await state.tenants.get(tenant)
 
 
@@ -130,6 +140,7 @@ async def create_namespace(tenant: TenantName, body: NamespaceIn, state: StateDe
     """Makes a namespace with settings of its own."""
     _check_settings(state, body)
     made = await state.spaces.add_namespace(caller.name, tenant, body.name, body.settings())
+    state.searcher.defaults.forget()
     return {**made, "embedder": state.embedder}
 
 
@@ -149,6 +160,7 @@ async def change_namespace(
     """Changes a namespace's settings, or moves it to another project."""
     _check_settings(state, body)
     changed = await state.spaces.change_namespace(caller.name, tenant, namespace, body.settings())
+    state.searcher.defaults.forget()
     return {**changed, "embedder": state.embedder}
 
 
@@ -172,6 +184,8 @@ def _check_settings(state: State, body: NamespaceIn | NamespaceChange) -> None:
         raise InvalidInput("embedder", f"this service embeds with {state.embedder!r}, not with {body.embedder!r}")
     if body.weights is not None:
         state.searcher.check_options({"weights": body.weights.model_dump(exclude_none=True)})
+    if body.ranking is not None:
+        state.searcher.check_options(body.ranking.options())
 
 
 @router.get("/indexing", response_model=IndexingOut, responses=MISSING)
@@ -187,6 +201,49 @@ async def indexing(
     names = await state.tenants.names({str(row["tenant_id"]) for row in refused})
     shown = [{**row, "tenant": names.get(str(row["tenant_id"]))} for row in refused]
     return {"tiers": await state.queue.state(), "refused": shown}
+
+
+@router.post("/verify", response_model=VerifiedOut, responses=MISSING)
+async def verify(body: VerifyIn, state: StateDep, caller: Admin) -> dict[str, Any]:
+    """Compares indexes with PostgreSQL: counts, and hashes of every entry's id and version. With `repair`, what is
+    missing, stale or should not be there is applied again."""
+    tenants = await _tenants(state, body.tenant)
+    tiers = [body.tier] if body.tier else state.verification.tiers
+    reports = [await state.verification.verify(id, tier, repair=body.repair) for id in tenants for tier in tiers]
+    if body.repair:
+        detail = {"differing": sum(not report.agrees for report in reports)}
+        await state.tenants.note(caller.name, "indexing.repair", next(iter(tenants)) if body.tenant else None, detail)
+    shown = [
+        {
+            "tenant": tenants[report.tenant],
+            "tier": report.tier,
+            "documents": report.documents,
+            **{kind: len(ids) for kind, ids in report.differences.items()},
+            "examples": [id for ids in report.differences.values() for id in ids][:10],
+        }
+        for report in reports
+    ]
+    return {"agrees": all(report.agrees for report in reports), "reports": shown}
+
+
+@router.post("/rebuild", status_code=202, response_model=RebuildOut, responses=MISSING)
+async def rebuild(body: RebuildIn, state: StateDep, caller: Admin) -> dict[str, Any]:
+    """Makes an index anew from PostgreSQL, of one tenant or of all. Searches and writes go on meanwhile; `pending` in
+    `/v1/admin/indexing` says how much is left."""
+    tenants = await _tenants(state, body.tenant)
+    total = 0
+    for id in tenants:
+        count = await state.verification.rebuild(id, body.tier)
+        await state.tenants.note(caller.name, "indexing.rebuild", id, {"tier": body.tier, "documents": count})
+        total += count
+    return {"documents": total}
+
+
+async def _tenants(state: State, name: str | None) -> dict[str, str]:
+    """The tenant of this name, or all: names by id."""
+    if name is not None:
+        return {str((await state.tenants.get(name))["id"]): name}
+    return await state.tenants.names(await state.tenants.ids())
 
 
 @router.post("/indexing/retry", response_model=RetryOut, responses=MISSING)

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from service.api.fields import WHOLE, Id, Moment, Name, Namespace, Strict
-from service.api.ranking_schemas import Weights
+from service.api.fields import WHOLE, Id, Moment, Name, Namespace, Strict, Truth
+from service.api.ranking_schemas import RankingDefaults, Weights
 from service.stores.keys import ADMIN, SCOPES, NewKey
 from service.stores.tenants import NAME
 
@@ -31,6 +31,7 @@ def _change(**body: Any) -> ConfigDict:
 TenantName = Annotated[str, Field(min_length=1, max_length=128, pattern=NAME, examples=["acme"])]
 ProjectName = Annotated[str, Field(min_length=1, max_length=128, pattern=NAME, examples=["default"])]
 Prefix = Annotated[str, Field(pattern="^[0-9a-f]{12}$", examples=["0f3a9c51d2e7"])]
+Tier = Literal["keyword", "vector", "graph"]
 Quota = Annotated[int, Field(strict=True, ge=0, le=2**53), WHOLE]
 Language = Annotated[Name, Field(max_length=63)]
 
@@ -63,9 +64,12 @@ class TenantChange(Change):
     state: Literal["active", "suspended"] | None = None
     max_documents: Quota | None = None
     max_bytes: Quota | None = None
+    ranking: RankingDefaults | None = Field(None, description="defaults for the tenant's searches; null lifts them")
 
     def changes(self) -> dict[str, Any]:
         given = self.model_dump(exclude_unset=True)
+        if self.ranking is not None:
+            given["ranking"] = self.ranking.options()
         return {name: value for name, value in given.items() if name != "state" or value is not None}
 
 
@@ -77,6 +81,7 @@ class TenantOut(BaseModel):
     state: Literal["active", "suspended", "deleting"]
     max_documents: int | None
     max_bytes: int | None
+    ranking: dict[str, Any] | None
     created_at: datetime
 
 
@@ -177,6 +182,7 @@ class NamespaceIn(Strict):
     project: ProjectName = "default"
     language: Language = Field("english", description="a text search configuration of PostgreSQL")
     weights: Weights | None = Field(None, description="for searches of this one namespace that give none")
+    ranking: RankingDefaults | None = Field(None, description="defaults for searches of this one namespace")
     embedder: str | None = Field(None, max_length=512, description="a check: refused if the service has another")
 
     def settings(self) -> dict[str, Any]:
@@ -184,17 +190,18 @@ class NamespaceIn(Strict):
 
 
 class NamespaceChange(Change):
-    """Weights of null are lifted; everything else that is null stays as it is."""
+    """Weights and ranking of null are lifted; everything else that is null stays as it is."""
 
     model_config = _change(project="research", weights={"keyword": 1, "vector": 0.2})
 
     project: ProjectName | None = None
     language: Language | None = None
     weights: Weights | None = None
+    ranking: RankingDefaults | None = None
     embedder: str | None = Field(None, max_length=512)
 
     def settings(self) -> dict[str, Any]:
-        return {k: v for k, v in _settings(self).items() if k == "weights" or v is not None}
+        return {k: v for k, v in _settings(self).items() if k in {"weights", "ranking"} or v is not None}
 
 
 def _settings(body: NamespaceIn | NamespaceChange) -> dict[str, Any]:
@@ -202,6 +209,8 @@ def _settings(body: NamespaceIn | NamespaceChange) -> dict[str, Any]:
     given = body.model_dump(exclude_unset=True, exclude={"name", "embedder"})
     if body.weights is not None:
         given["weights"] = body.weights.model_dump(exclude_none=True)
+    if body.ranking is not None:
+        given["ranking"] = body.ranking.options()
     return given
 
 
@@ -212,6 +221,7 @@ class NamespaceOut(BaseModel):
     project: str
     language: str
     weights: dict[str, float] | None
+    ranking: dict[str, Any] | None
     embedder: str
     created_at: datetime
 
@@ -355,6 +365,51 @@ class RetryIn(Strict):
 
 class RetryOut(BaseModel):
     """How many documents are tried again now."""
+
+    documents: int
+
+
+class VerifyIn(Strict):
+    """What to compare: everything, where nothing is given."""
+
+    model_config = _example(tenant="acme", repair=True)
+
+    tenant: TenantName | None = None
+    tier: Tier | None = None
+    repair: Truth = False
+
+
+class VerifiedTierOut(BaseModel):
+    """One tier of one tenant: how many documents it should hold, and how many entries differ."""
+
+    tenant: str
+    tier: Tier
+    documents: int
+    missing: int
+    phantom: int
+    stale: int
+    duplicate: int
+    examples: list[str]
+
+
+class VerifiedOut(BaseModel):
+    """Whether the indexes agree with PostgreSQL."""
+
+    agrees: bool
+    reports: list[VerifiedTierOut]
+
+
+class RebuildIn(Strict):
+    """Which index to make anew, of one tenant or of all."""
+
+    model_config = _example(tier="vector")
+
+    tier: Tier
+    tenant: TenantName | None = None
+
+
+class RebuildOut(BaseModel):
+    """How many documents are applied again."""
 
     documents: int
 

@@ -22,6 +22,7 @@ from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
+from service.verification import Verification
 
 if TYPE_CHECKING:  # importing it takes 60 ms, which only those pay who have an issuer
     from service.stores.oidc import Tokens
@@ -41,11 +42,13 @@ class State:
     key_desk: KeyDesk
     removal: Removal
     embedder: str
+    ranker: str
     circuits: Callable[[], Mapping[str, str]]
     probes: Mapping[str, Callable[[], Awaitable[None]]]
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
     samples: Samples
     queue: Backlog
+    verification: Verification
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int

@@ -17,6 +17,7 @@ from service.api.deps import State, StateDep
 from service.errors import BraidError
 from service.stores.dirty import Owed
 from service.stores.documents import SINKS
+from service.stores.words import BM25, WITHOUT_BM25
 from service.tiers.breaker import Circuit
 
 router = APIRouter(tags=["operations"])
@@ -43,8 +44,12 @@ async def readyz(state: StateDep) -> JSON:
     circuits = state.circuits()
     whole = not down and all(circuit == Circuit.CLOSED for circuit in circuits.values())
     status = "unavailable" if "postgres" in down else "ok" if whole else "degraded"
-    body = {"status": status, "engines": engines, "circuits": circuits}
+    body = {"status": status, "engines": engines, "circuits": circuits, "keyword": _ranking(state.ranker)}
     return JSON(body, 503 if status == "unavailable" else 200)
+
+
+def _ranking(ranker: str) -> dict[str, str]:
+    return {"ranker": ranker} if ranker == BM25 else {"ranker": ranker, "note": WITHOUT_BM25}
 
 
 async def _probe(ask: Callable[[], Awaitable[None]]) -> dict[str, Any]:

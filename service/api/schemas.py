@@ -132,7 +132,7 @@ class EdgeKey(Strict):
 class KeywordIn(Strict):
     """How the keyword tier ranks."""
 
-    ranker: Literal["bm25", "ts_rank_cd"] = "bm25"
+    ranker: Literal["bm25", "ts_rank_cd"] | None = Field(None, description="the best that the server has, if absent")
 
 
 class SearchIn(RankingIn):

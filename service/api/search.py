@@ -16,6 +16,7 @@ from service.api.ranking_schemas import Weights
 from service.api.schemas import SearchIn
 from service.errors import InvalidInput
 from service.stores.keys import Caller
+from service.stores.words import BM25
 
 router = APIRouter(prefix="/v1/search", tags=["search"], responses=PROBLEMS)
 
@@ -63,5 +64,7 @@ async def _answer(body: SearchIn, request: Request, state: State, caller: Caller
     wanted = state.writer.dimension
     if body.vector is not None and len(body.vector) != wanted:
         raise InvalidInput("vector", f"has {len(body.vector)} dimensions; this service uses {wanted}")
+    if body.keyword is not None and body.keyword.ranker == BM25 and state.ranker != BM25:
+        raise InvalidInput("keyword.ranker", "bm25 needs pgvector, which this server's PostgreSQL did not have")
     result = await state.searcher.search(body.to_query(caller.reach, state.search_timeout_max_ms))
     return JSON(search_body(result, explain=body.explain, request_id=request.scope["braid.request_id"]))

@@ -19,6 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 MAX_DEPTH = 8
 MAX_LEAVES = 64
+PROSE = 8
+"""Beside more words than this a quoted phrase need not be there: people quote in sentences."""
 
 FIELDS = {"title": "A", "tag": "B", "content": "D"}
 """The fields that can be named, and their weights in the tsvector."""
@@ -104,13 +106,26 @@ def parse(text: str) -> Typed:
 def _read(text: str) -> Typed:
     """Where nothing is wanted, only unwanted, or where it is too much to be meant, the text is plain after all."""
     tokens = _settle_operators(_settle_brackets(list(_tokens(text.translate(_QUOTES)))))
-    if sum(token.leaf is not None for token in tokens) > MAX_LEAVES:
+    if sum(token.leaf is not None for token in tokens) > MAX_LEAVES or _is_prose(tokens):
         return _as_plain(text)
     reader = _Reader(tokens)
     reading = reader.query()
     if reading.wanted is None or depth(reading.whole) > MAX_DEPTH:
         return _as_plain(text)
     return Typed(reading.whole, " ".join(reader.words))
+
+
+def _is_prose(tokens: Sequence[_Token]) -> bool:
+    """Many words, and quotes and brackets the only syntax: a text that quotes, not a query with operators."""
+    plain = sum(token.kind == "leaf" and _is_plain(token.leaf) for token in tokens)
+    return plain > PROSE and not any(map(_is_operator, tokens))
+
+
+def _is_operator(token: _Token) -> bool:
+    """Whether it is meant as syntax, wherever it stands."""
+    if token.excluded or token.kind in {"AND", "OR", "NOT"}:
+        return True
+    return token.kind == "leaf" and not isinstance(token.leaf, Phrase) and not _is_plain(token.leaf)
 
 
 def leaves(node: Node) -> Iterator[Word | Phrase]:
@@ -135,7 +150,7 @@ def _field(field: str | None) -> dict[str, object]:
     return {} if field is None else {"field": field}
 
 
-def _is_plain(node: Node) -> bool:
+def _is_plain(node: Node | None) -> bool:
     return isinstance(node, Word) and node.field is None and not node.prefix
 
 

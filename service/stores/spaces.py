@@ -24,15 +24,15 @@ _REVOKE = """
 UPDATE api_keys SET revoked_at = now() WHERE tenant_id = $1 AND project = $2 AND revoked_at IS NULL RETURNING prefix
 """
 _LANGUAGE = "(SELECT c.cfgname::text FROM pg_ts_config c WHERE c.oid = language)"
-_SHOWN = f"name, project, {_LANGUAGE} AS language, weights, created_at"
+_SHOWN = f"name, project, {_LANGUAGE} AS language, weights, ranking, created_at"
 _ADD = f"""
-INSERT INTO namespaces (tenant_id, name, project, language, weights)
-VALUES ($1, $2, $3, quote_ident($4)::regconfig, $5) ON CONFLICT DO NOTHING RETURNING {_SHOWN}
+INSERT INTO namespaces (tenant_id, name, project, language, weights, ranking)
+VALUES ($1, $2, $3, quote_ident($4)::regconfig, $5, $6) ON CONFLICT DO NOTHING RETURNING {_SHOWN}
 """  # noqa: S608
 _LIST = f"SELECT {_SHOWN} FROM namespaces WHERE tenant_id = $1 AND name > $2 ORDER BY name LIMIT $3"  # noqa: S608
 _HOLD = f"SELECT {_SHOWN} FROM namespaces WHERE tenant_id = $1 AND name = $2 FOR UPDATE"  # noqa: S608
 _CHANGE = f"""
-UPDATE namespaces SET project = $3, language = quote_ident($4)::regconfig, weights = $5
+UPDATE namespaces SET project = $3, language = quote_ident($4)::regconfig, weights = $5, ranking = $6
 WHERE tenant_id = $1 AND name = $2
 RETURNING {_SHOWN}
 """  # noqa: S608
@@ -40,7 +40,7 @@ _OCCUPIED = "SELECT EXISTS (SELECT FROM documents WHERE tenant_id = $1 AND names
 _DROP = "DELETE FROM namespaces WHERE tenant_id = $1 AND name = $2"
 _LANGUAGES = "SELECT cfgname::text AS name FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY 1"
 
-_NEW = {"project": DEFAULT, "language": "english", "weights": None}
+_NEW = {"project": DEFAULT, "language": "english", "weights": None, "ranking": None}
 
 
 class Spaces:
@@ -127,11 +127,11 @@ async def _held(connection: Connection, tenant: str, name: str) -> dict[str, Any
     return dict(held)
 
 
-async def _checked(connection: Connection, tenant: str, settings: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+async def _checked(connection: Connection, tenant: str, settings: Mapping[str, Any]) -> tuple[Any, ...]:
     project, language = settings["project"], settings["language"]
     if await connection.fetchrow(_FIND_PROJECT, tenant, project) is None:
         raise InvalidInput("project", f"there is no project {project!r}")
     known = [row["name"] for row in await connection.fetch(_LANGUAGES)]
     if language not in known:
         raise InvalidInput("language", f"PostgreSQL has no text search configuration of this name: {', '.join(known)}")
-    return project, language, settings["weights"]
+    return project, language, settings["weights"], settings["ranking"]

@@ -23,17 +23,18 @@ _HELD = ("documents", "edges", "dirty", "usage", "epochs", "namespaces", "projec
 _BATCHED = ("edges", "documents")
 _BATCH = 2000
 
-_SHOWN = "id, name, state, max_documents, max_bytes, created_at"
+_SHOWN = "id, name, state, max_documents, max_bytes, ranking, created_at"
 _ADD = f"""
 INSERT INTO tenants (name, max_documents, max_bytes) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING
 RETURNING {_SHOWN}
 """  # noqa: S608
 _FIND = f"SELECT {_SHOWN} FROM tenants WHERE name = $1"  # noqa: S608
 _HOLD = f"{_FIND} FOR NO KEY UPDATE"
+_IDS = "SELECT id FROM tenants WHERE state <> 'deleting' ORDER BY name"
 _NAMES = "SELECT id, name FROM tenants WHERE id = ANY($1::uuid[])"
 _LIST = f"SELECT {_SHOWN} FROM tenants WHERE name > $1 ORDER BY name LIMIT $2"  # noqa: S608
 _CHANGE = f"""
-UPDATE tenants SET state = $2, max_documents = $3, max_bytes = $4 WHERE id = $1 RETURNING {_SHOWN}
+UPDATE tenants SET state = $2, max_documents = $3, max_bytes = $4, ranking = $5 WHERE id = $1 RETURNING {_SHOWN}
 """  # noqa: S608
 _USAGE = """
 SELECT coalesce(sum(documents), 0)::bigint AS documents, coalesce(sum(bytes), 0)::bigint AS bytes
@@ -60,7 +61,7 @@ class Tenants:
     """The tenants, seen by an admin; `actor` is who the audit table names: a key's prefix, or `cli`."""
 
     def __init__(self, postgres: Postgres) -> None:
-        self._postgres = postgres
+        self.postgres = self._postgres = postgres
 
     async def ensure(self, name: str, actor: str = "cli") -> str:
         """The id of the tenant of this name, made where there is none."""
@@ -89,8 +90,14 @@ class Tenants:
             found = await _found(connection, _HOLD, name)
             _refuse_deleting(found)
             new = {**found, **changes}
-            await connection.fetchrow(_CHANGE, found["id"], new["state"], new["max_documents"], new["max_bytes"])
+            values = [new[name] for name in ("state", "max_documents", "max_bytes", "ranking")]
+            await connection.fetchrow(_CHANGE, found["id"], *values)
             await record(connection, actor, "tenant.change", str(found["id"]), {"name": name, **changes})
+
+    async def ids(self) -> list[str]:
+        """Of all tenants that are not being deleted."""
+        async with self.admin() as connection:
+            return [str(row["id"]) for row in await connection.fetch(_IDS)]
 
     async def names(self, ids: Collection[str]) -> dict[str, str]:
         """What the tenants of these ids are called."""

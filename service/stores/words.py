@@ -16,10 +16,17 @@ from service.stores.postgres import Postgres
 
 BM25 = "bm25"
 TS_RANK_CD = "ts_rank_cd"
-RANKERS = (BM25, TS_RANK_CD)
+WITHOUT_BM25 = (
+    "keyword: ranks with ts_rank_cd, far behind BM25, as PostgreSQL had no pgvector when the tables were made: "
+    "see docs/operations.md#without-pgvector"
+)
 _BATCH = 500
 
-_HAS_VECTOR = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'vector')"
+# Of the column, not of the extension: that may have come, or gone, since.
+_HAS_IMPACTS = """
+SELECT EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+               WHERE a.attrelid = 'words'::regclass AND a.attname = 'impacts' AND t.typname = 'sparsevec')
+"""
 # Small tenants at once; large ones when a twentieth has changed, or when it has been a while.
 _STALE = """
 SELECT u.tenant_id FROM (SELECT tenant_id, sum(changes) AS changes FROM usage GROUP BY 1) AS u
@@ -109,5 +116,5 @@ async def words_alike(
 
 
 async def best_ranker(postgres: Postgres) -> str:
-    """BM25, where the server has pgvector to compute it with."""
-    return BM25 if (await postgres.fetchrow(_HAS_VECTOR))[0] else TS_RANK_CD
+    """BM25, where the tables were made with pgvector to compute it with."""
+    return BM25 if (await postgres.fetchrow(_HAS_IMPACTS))[0] else TS_RANK_CD

@@ -49,7 +49,7 @@ async def slide(page: Page, tier: str, weight: float) -> None:
 
 
 async def test_typing_is_enough_and_each_result_shows_what_each_tier_gave(visit: Open, sample_key: str) -> None:
-    page = await visit("/", sample_key)
+    page = await visit("/", sample_key, viewport={"width": 1160, "height": 1070})
     await expect(page.locator("#welcome .example")).to_have_count(4)
     await shot(page, "welcome")
     await page.locator("#query").press_sequentially(STICKY)
@@ -63,7 +63,11 @@ async def test_typing_is_enough_and_each_result_shows_what_each_tier_gave(visit:
     await expect(first.locator(".found")).to_have_text(re.compile(r"keyword #1.*vector #1.*graph #\d"))
     await expect(page.locator("#tiers tr")).to_have_count(3)
     await expect(page.locator("#missing")).to_be_hidden()
-    await shot(page, "results")
+    await page.keyboard.press("Enter")
+    await settled(page)
+    await page.locator(f"{RESULT} .title").nth(1).click()
+    await expect(page.locator("svg.graph-view")).to_be_visible()
+    await shot(page, "search")  # the README's picture
 
 
 async def test_every_example_shows_its_tier_at_work(visit: Open, sample_key: str) -> None:

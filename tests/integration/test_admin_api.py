@@ -82,7 +82,7 @@ class TestDoor:
     async def test_nothing_answers_without_a_key_or_to_a_tenants_key(self, braid: Running) -> None:
         tenants_own = await braid.tenant()
         operations = self.operations(braid)
-        assert len(operations) == 22
+        assert len(operations) == 24
         for method, path in operations:
             check_problem(await braid.client().request(method, path), 401, "unauthorized")
             check_problem(await tenants_own.request(method, path), 403, "forbidden")
@@ -424,7 +424,13 @@ class TestNamespaces:
         made = await admin.post(base, json={"name": "a/b:c", "language": "german", "embedder": "wordllama"})
         assert made.status_code == 201
         namespace = made.json()
-        expected = {"project": "default", "language": "german", "weights": None, "embedder": "wordllama"}
+        expected = {
+            "project": "default",
+            "language": "german",
+            "weights": None,
+            "ranking": None,
+            "embedder": "wordllama",
+        }
         assert namespace == expected | {"name": "a/b:c", "created_at": namespace["created_at"]}
         check_problem(await admin.post(base, json={"name": "a/b:c"}), 409, "conflict")
         changed = await admin.patch(f"{base}/a/b:c", json={"project": "side", "weights": {"keyword": 1, "graph": 0}})
@@ -481,7 +487,7 @@ class TestNamespaces:
         own = {"keyword": 2, "vector": default["vector"]}
         assert await weights(namespace="n") == own
         assert (await client.get("/v1/search?q=walrus&namespace=n")).json()["weights"] == own
-        assert await weights(namespace="n", weights={"vector": 3}) == default | {"vector": 3}
+        assert await weights(namespace="n", weights={"vector": 3}) == own | {"vector": 3}
         assert await weights(namespace="m") == await weights() == default
         assert await weights(include_namespaces=["n", "m"]) == default
         narrow = await client_of(braid, admin, tenant, namespaces=["n"])

@@ -26,7 +26,7 @@ def result(*found_by: str, degraded: bool = False, took_ms: float = 4.0) -> Sear
         Found(Document(str(n)), Ranked(str(n), 1.0, dict.fromkeys(tiers.split(), SHARE)))
         for n, tiers in enumerate(found_by)
     )
-    return SearchResult(results, {}, {}, ("default",), degraded, took_ms)
+    return SearchResult(results, {}, {}, {}, ("default",), degraded, took_ms)
 
 
 def test_a_result_counts_once_for_each_tier_that_found_it() -> None:

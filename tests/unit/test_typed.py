@@ -279,3 +279,20 @@ def test_work_grows_no_faster_than_the_text(unit: str) -> None:
 
 def test_a_short_fuzz_run() -> None:
     assert [text for text in fuzz_typing.inputs(5000, seed=2) if fuzz_typing.complaint(text)] == []
+
+
+QUOTING = 'which of the two bands "The Kills" and Suede was formed first in London'
+
+
+def test_a_sentence_that_quotes_is_plain_text() -> None:
+    assert parse(QUOTING).plain
+    assert parse(f"{QUOTING} (or Leeds)").plain
+
+
+@pytest.mark.parametrize("operator", ["-rock", "AND rock", "title:rock", "roc*", "NOT rock"])
+def test_an_operator_makes_a_query_of_a_sentence(operator: str) -> None:
+    assert not parse(f"{QUOTING} {operator}").plain
+
+
+def test_beside_a_few_words_a_phrase_must_be_there() -> None:
+    assert not parse('what happened to "Pump P-204"').plain

@@ -61,7 +61,8 @@ export function svg(name, attributes = {}, ...children) {
 function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false)
+      made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return made;

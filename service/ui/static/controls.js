@@ -5,8 +5,16 @@ const PAGE = 10;
 const MOST = 100;
 const SETS = {namespaces: "ns", types: "type", tags: "tag"};
 
-const wanted = {query: "", limit: PAGE, weights: null, after: "", before: "",
-  namespaces: new Set(), types: new Set(), tags: new Set()};
+const wanted = {
+  query: "",
+  limit: PAGE,
+  weights: null,
+  after: "",
+  before: "",
+  namespaces: new Set(),
+  types: new Set(),
+  tags: new Set(),
+};
 const offered = {types: new Map(), tags: new Map()};
 let defaults = null; // the service's own weights, once an answer has told them
 let changed = () => {};
@@ -23,7 +31,11 @@ export function request() {
     ...(wanted.before && {created_before: dayAfter(wanted.before)}),
   };
   return {
-    query: query(), limit: wanted.limit, explain: true, highlight: true, filter,
+    query: query(),
+    limit: wanted.limit,
+    explain: true,
+    highlight: true,
+    filter,
     ...(wanted.namespaces.size && {include_namespaces: [...wanted.namespaces]}),
     ...(wanted.weights && {weights: wanted.weights}),
   };
@@ -72,7 +84,10 @@ export async function loadNamespaces() {
   $("namespaces").replaceChildren(...namespaces.map(chip));
   $("pickers").hidden = namespaces.length === 0;
   const names = new Set(namespaces.map(({name}) => name));
-  return {empty: names.size === 0, sample: ["handbook", "incidents", "notes", "people"].every((name) => names.has(name))};
+  return {
+    empty: names.size === 0,
+    sample: ["handbook", "incidents", "notes", "people"].every((name) => names.has(name)),
+  };
 }
 
 /** Offers the types and tags of what was found; the most frequent come first. */
@@ -106,8 +121,19 @@ function clearFilters() {
 /** A button that is on or off. */
 export function choice(set, value, note = null) {
   const pressed = wanted[set].has(value);
-  return el("button", {type: "button", class: "chip", "aria-pressed": `${pressed}`, "data-set": set, "data-value": value,
-    onclick: () => toggle(set, value)}, value, note && el("span", {class: "count"}, note));
+  return el(
+    "button",
+    {
+      type: "button",
+      class: "chip",
+      "aria-pressed": `${pressed}`,
+      "data-set": set,
+      "data-value": value,
+      onclick: () => toggle(set, value),
+    },
+    value,
+    note && el("span", {class: "count"}, note),
+  );
 }
 
 function drawFilters() {
@@ -119,7 +145,10 @@ function drawFilters() {
 }
 
 function drawChoices(set) {
-  const known = [...offered[set]].sort((one, other) => other[1] - one[1]).map(([value]) => value).slice(0, 24);
+  const known = [...offered[set]]
+    .sort((one, other) => other[1] - one[1])
+    .map(([value]) => value)
+    .slice(0, 24);
   const values = [...new Set([...wanted[set], ...known])].sort();
   const shown = [...$(set).querySelectorAll(".chip")].map((chip) => chip.dataset.value);
   if (values.length && values.join("\n") === shown.join("\n")) return; // keeps the focus where it is
@@ -142,10 +171,14 @@ function setWeights(weights) {
 }
 
 function drawSliders() {
-  const slider = (tier) => el("div", {class: `slider ${tier}`},
-    el("label", {for: `weight-${tier}`}, `${tier} `, el("span", {class: "dim"}, ENGINES[tier])),
-    el("output", {id: `share-${tier}`, for: `weight-${tier}`}, ""),
-    el("input", {id: `weight-${tier}`, type: "range", min: 0, max: 1, step: 0.05, oninput: moved}));
+  const slider = (tier) =>
+    el(
+      "div",
+      {class: `slider ${tier}`},
+      el("label", {for: `weight-${tier}`}, `${tier} `, el("span", {class: "dim"}, ENGINES[tier])),
+      el("output", {id: `share-${tier}`, for: `weight-${tier}`}, ""),
+      el("input", {id: `weight-${tier}`, type: "range", min: 0, max: 1, step: 0.05, oninput: moved}),
+    );
   $("sliders").replaceChildren(...TIERS.map(slider));
   drawWeights(wanted.weights ?? {keyword: 0.5, vector: 0.5, graph: 0.5});
 }

@@ -5,6 +5,7 @@ import {setQuery} from "./controls.js";
 
 const ROW = 34;
 const NARROW = 620;
+const ruler = document.createElement("canvas").getContext("2d");
 
 /** What there is to see, or one line that says there is nothing. */
 export function drawing(result, neighbors, titles, place) {
@@ -34,65 +35,108 @@ function leftToRight(walk, here, neighbors, width) {
   const step = Math.min(150, width / (walk.length + (neighbors.length ? 2.8 : 1)));
   const height = Math.max(96, neighbors.length * ROW + 24);
   const middle = height / 2;
-  const chain = [...walk, here].map((node, at) => ({...node, x: step * (at + 0.5), y: middle, room: step - 12, below: true}));
+  const chain = [...walk, here].map((node, at) => ({
+    ...node,
+    x: step * (at + 0.5),
+    y: middle,
+    room: step - 12,
+    below: true,
+  }));
   const from = chain.at(-1);
   const x = from.x + step * 0.75;
-  const leaf = (one, at) => ({name: one.title || one.id, kind: "leaf", one, x, room: width - x - 20,
-    y: middle + (at - (neighbors.length - 1) / 2) * ROW});
+  const leaf = (one, at) => ({
+    name: one.title || one.id,
+    kind: "leaf",
+    one,
+    x,
+    room: width - x - 20,
+    y: middle + (at - (neighbors.length - 1) / 2) * ROW,
+  });
   return {height, chain, leaves: neighbors.map(leaf), from};
 }
 
 function topDown(walk, here, neighbors, width) {
   const chain = [...walk, here].map((node, at) => ({...node, x: 14, y: 20 + at * (ROW + 14), room: width - 40}));
   const from = chain.at(-1);
-  const leaves = neighbors.map((one, at) => ({name: one.title || one.id, kind: "leaf", one,
-    x: 44, y: from.y + (at + 1) * (ROW + 6), room: width - 70}));
+  const leaves = neighbors.map((one, at) => ({
+    name: one.title || one.id,
+    kind: "leaf",
+    one,
+    x: 44,
+    y: from.y + (at + 1) * (ROW + 6),
+    room: width - 70,
+  }));
   return {height: (leaves.at(-1) ?? from).y + 26, chain, leaves, from};
 }
 
 function paint({height, chain, leaves, from}, width) {
   const label = [...chain, ...leaves].map(({name}) => name).join(", ");
-  return svg("svg", {class: "graph-view", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label},
-    ...chain.slice(1).map((node, at) => link(chain[at], node, chain[at].via, true)),
-    ...leaves.map((leaf) => link(from, leaf, leaf.one.type, false, leaf.one)),
-    ...chain.map(dot), ...leaves.map(dot));
+  return svg(
+    "svg",
+    {class: "graph-view", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label},
+    ...chain.slice(1).map((node, at) => step(chain[at], node)),
+    ...leaves.map((leaf) => link(from, leaf)),
+    ...chain.map(dot),
+    ...leaves.map(dot),
+  );
 }
 
-/** A curve, its kind of link written on it; thicker where the link is stronger. */
-function link(a, b, kind, walked, one = null) {
-  const across = Math.abs(b.x - a.x) > Math.abs(b.y - a.y) || !walked;
-  const bend = across ? `C ${(a.x + b.x) / 2} ${a.y}, ${(a.x + b.x) / 2} ${b.y}, ${b.x} ${b.y}` : `L ${b.x} ${b.y}`;
-  const drop = one && a.x < 40 ? `L ${a.x} ${b.y - 12} Q ${a.x} ${b.y} ${a.x + 12} ${b.y} L ${b.x} ${b.y}` : bend;
-  const line = svg("path", {class: walked ? "link walked" : "link", d: `M ${a.x} ${a.y} ${drop}`,
-    "stroke-width": one ? 1 + 2 * one.strength : 2.5}, one && svg("title", {}, `${kind}, strength ${one.strength}`));
-  return walked ? svg("g", {}, line, via(a, b, kind, across)) : line;
-}
-
-function via(a, b, kind, across) {
+/** A step of the walk, its kind of link written on it. */
+function step(a, b) {
+  const across = b.x > a.x;
   const at = across ? {x: (a.x + b.x) / 2, y: a.y - 9, "text-anchor": "middle"} : {x: a.x + 12, y: (a.y + b.y) / 2 + 4};
-  return svg("text", {class: "via", ...at}, kind.replaceAll("_", " "));
+  return svg(
+    "g",
+    {},
+    svg("path", {class: "link walked", d: `M ${a.x} ${a.y} L ${b.x} ${b.y}`, "stroke-width": 2.5}),
+    svg("text", {class: "via", ...at}, a.via.replaceAll("_", " ")),
+  );
+}
+
+/** A link to a neighbour, thicker where it is stronger: a curve to the right, or round the corner on a narrow screen. */
+function link(a, b) {
+  const middle = (a.x + b.x) / 2;
+  const way = a.below
+    ? `C ${middle} ${a.y}, ${middle} ${b.y}, ${b.x} ${b.y}`
+    : `L ${a.x} ${b.y - 12} Q ${a.x} ${b.y} ${a.x + 12} ${b.y} L ${b.x} ${b.y}`;
+  const {type, strength} = b.one;
+  const said = svg("title", {}, `${type}, strength ${strength}`);
+  return svg("path", {class: "link", d: `M ${a.x} ${a.y} ${way}`, "stroke-width": 1 + 2 * strength}, said);
 }
 
 function dot(node) {
   const at = node.below ? {x: node.x, y: node.y + 24, "text-anchor": "middle"} : {x: node.x + 12, y: node.y + 4};
-  const arrow = node.one ? ` ${node.one.direction === "in" ? "→ here" : "← from here"}` : "";
-  const note = node.one && svg("tspan", {class: "via", dx: 6}, `${node.one.type.replaceAll("_", " ")}`);
-  const words = fitted(node.name, node.room - (node.one ? node.one.type.length * 6 + 10 : 0));
-  const shape = [svg("circle", {cx: node.x, cy: node.y, r: node.kind === "here" ? 8 : 5.5}),
-    svg("text", at, words, note), svg("title", {}, `${node.name}${arrow}`)];
-  if (node.kind !== "leaf") return svg("g", {class: `node ${node.kind}`}, ...shape);
-  const look = () => setQuery(node.name);
-  const pressed = (event) => {
-    if (event.key !== "Enter" && event.key !== " ") return;
-    event.preventDefault();
-    event.stopPropagation();
-    look();
-  };
-  return svg("g", {class: "node leaf", role: "button", tabindex: 0, "aria-label": `Search for ${node.name}`, onclick: look, onkeydown: pressed}, ...shape);
+  const note = node.one?.type.replaceAll("_", " ") ?? "";
+  const shape = [
+    svg("circle", {cx: node.x, cy: node.y, r: node.kind === "here" ? 8 : 5.5}),
+    svg(
+      "text",
+      at,
+      fitted(node.name, node.room - note.length * 6.2),
+      note && svg("tspan", {class: "via", dx: 6}, note),
+    ),
+    svg("title", {}, node.name),
+  ];
+  return node.kind === "leaf" ? pressable(node, shape) : svg("g", {class: `node ${node.kind}`}, ...shape);
 }
 
-/** Cut to the room there is; a letter takes some 6.6 pixels. */
+/** A neighbour: pressed, it is searched for. */
+function pressable({name}, shape) {
+  const look = () => setQuery(name);
+  const pressed = (event) => {
+    if (!["Enter", " "].includes(event.key)) return;
+    event.preventDefault();
+    look();
+  };
+  const button = {class: "node leaf", role: "button", tabindex: 0, "aria-label": `Search for ${name}`};
+  return svg("g", {...button, onclick: look, onkeydown: pressed}, ...shape);
+}
+
+/** Cut to the room there is. */
 function fitted(name, room) {
-  const letters = Math.max(6, Math.floor(room / 6.6));
-  return name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
+  ruler.font = `12.5px ${getComputedStyle(document.body).fontFamily}`;
+  const fits = (words) => ruler.measureText(words).width <= room;
+  let end = name.length;
+  while (end > 4 && !fits(name.slice(0, end))) end -= 1;
+  return end === name.length ? name : `${name.slice(0, end - 1)}…`;
 }

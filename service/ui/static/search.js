@@ -1,5 +1,5 @@
 // The search page: asks while you type, shows the answer, and never lets an older answer replace a newer one.
-import {$, ENGINES, TIERS, ask, el, keepDoor, key, tell} from "./braid.js";
+import {$, ENGINES, ask, el, keepDoor, key, tell} from "./braid.js";
 import {canShowMore, keepControls, learnWeights, loadNamespaces, offer, query, request, setQuery} from "./controls.js";
 import {row} from "./result.js";
 
@@ -23,15 +23,23 @@ async function search() {
   const mine = ++asked;
   timer = null;
   last = performance.now();
-  const wanted = query() && key.get();
-  suggest(wanted ? query() : "");
-  const [answer, error] = wanted ? await ask("v1/search", {body: request()}).then((a) => [a, null], (e) => [null, e]) : [null, null];
+  const typed = key.get() ? query() : "";
+  suggest(typed);
+  const {answer, error} = typed ? await answered() : {};
   if (mine < shown) return;
   shown = mine;
   tell(error);
-  if (!wanted) showWelcome(true);
+  if (!typed) showWelcome(true);
   if (answer) show(answer);
   if (mine === asked && !timer) $("results").ariaBusy = "false";
+}
+
+async function answered() {
+  try {
+    return {answer: await ask("v1/search", {body: request()})};
+  } catch (error) {
+    return {error};
+  }
 }
 
 /** Completions of what was typed, of the tenant's own words. Nobody misses them where they cannot be had. */
@@ -41,7 +49,8 @@ async function suggest(typed) {
   const found = typed ? await ask(`v1/suggest?limit=6&q=${encodeURIComponent(typed)}`).catch(() => null) : null;
   if (completed !== typed) return;
   const others = (found?.suggestions ?? []).filter(({text}) => text.toLowerCase() !== typed.toLowerCase());
-  const chip = ({text, kind}) => el("button", {class: "chip", type: "button", title: kind, onclick: () => setQuery(text)}, text);
+  const chip = ({text, kind}) =>
+    el("button", {class: "chip", type: "button", title: kind, onclick: () => setQuery(text)}, text);
   $("suggestions").hidden = !typed;
   $("suggestions").replaceChildren(...others.map(chip));
 }
@@ -57,7 +66,10 @@ function show(answer) {
     ? `${results.length} result${results.length === 1 ? "" : "s"} in ${took_ms.toFixed(1)} ms`
     : "Nothing found. Try other words, fewer filters, or a namespace more.";
   const top = Math.max(0, ...results.map(({score}) => score));
-  replaceMoving($("results"), results.map((result) => row(result, answer, top)));
+  replaceMoving(
+    $("results"),
+    results.map((result) => row(result, answer, top)),
+  );
   $("more").hidden = !canShowMore(results.length);
 }
 
@@ -70,17 +82,22 @@ function replaceMoving(list, items) {
   for (const item of items) {
     if (item.dataset.id === held) item.querySelector(".title").focus({preventScroll: true});
     const moved = places.get(item.dataset.id) - item.getBoundingClientRect().top;
-    if (moved && !calm) item.animate([{transform: `translateY(${moved}px)`}, {transform: "none"}], {duration: 220, easing: "ease-out"});
+    if (moved && !calm)
+      item.animate([{transform: `translateY(${moved}px)`}, {transform: "none"}], {duration: 220, easing: "ease-out"});
   }
 }
 
 /** What became of each tier. */
 function showTiers({tiers, weights}) {
-  const line = ([name, tier]) => el("tr", {class: HEALTHY.includes(tier.status) ? tier.status : "broken"},
-    el("th", {scope: "row"}, el("span", {class: `tier ${name}`}, name)),
-    el("td", {}, tier.status === "ok" ? `${tier.hits} hits` : tier.status.replace("_", " ")),
-    el("td", {}, tier.status === "skipped" ? "" : `${tier.took_ms.toFixed(1)} ms`),
-    el("td", {title: "the weight that counted"}, weights[name] ? `× ${weights[name].toFixed(2)}` : "—"));
+  const line = ([name, tier]) =>
+    el(
+      "tr",
+      {class: HEALTHY.includes(tier.status) ? tier.status : "broken"},
+      el("th", {scope: "row"}, el("span", {class: `tier ${name}`}, name)),
+      el("td", {}, tier.status === "ok" ? `${tier.hits} hits` : tier.status.replace("_", " ")),
+      el("td", {}, tier.status === "skipped" ? "" : `${tier.took_ms.toFixed(1)} ms`),
+      el("td", {title: "the weight that counted"}, weights[name] ? `× ${weights[name].toFixed(2)}` : "—"),
+    );
   $("tiers").replaceChildren(...Object.entries(tiers).map(line));
 }
 
@@ -88,10 +105,12 @@ function showTiers({tiers, weights}) {
 function showMissing({tiers, degraded}) {
   const missing = Object.entries(tiers).filter(([, tier]) => !HEALTHY.includes(tier.status));
   $("missing").hidden = !degraded;
-  const line = ([name, tier]) => el("p", {}, el("strong", {}, `${name} is missing`),
-    `: ${tier.reason ?? tier.status} (${ENGINES[name] ?? name}).`);
-  $("missing").replaceChildren(...missing.map(line),
-    el("p", {class: "dim"}, "Everything else answered: its weight went to the other tiers, and the order may differ."));
+  const line = ([name, tier]) =>
+    el("p", {}, el("strong", {}, `${name} is missing`), `: ${tier.reason ?? tier.status} (${ENGINES[name] ?? name}).`);
+  $("missing").replaceChildren(
+    ...missing.map(line),
+    el("p", {class: "dim"}, "Everything else answered: its weight went to the other tiers, and the order may differ."),
+  );
 }
 
 function showWelcome(wanted) {
@@ -112,15 +131,19 @@ function showExamples({sample, empty}) {
 
 /** The whole page by keyboard: / to the box, arrows through the results, Enter explains, Escape goes back. */
 function onKey(event) {
-  const typing = event.target.matches("input:not([type=range])");
-  if (event.key === "/" && !typing) return taken(event, $("query"));
-  if (event.key === "Escape" && event.target !== $("query")) return taken(event, $("query"));
-  if (!["ArrowDown", "ArrowUp"].includes(event.key) || event.target.matches("input[type=range], input[type=date]")) return;
+  const {key: pressed, target} = event;
+  const slash = pressed === "/" && !event.ctrlKey && !target.matches("input:not([type=range])");
+  if (slash || (pressed === "Escape" && target !== $("query"))) taken(event, $("query"));
+  const way = {ArrowDown: 1, ArrowUp: -1}[pressed];
+  if (way && !target.matches("input[type=range], input[type=date]")) walk(event, way);
+}
+
+/** From the box to the first result, from one to the next, and back. */
+function walk(event, way) {
   const stops = [$("query"), ...document.querySelectorAll("#results .title")];
   const item = event.target.closest("#results > li");
-  const at = item ? stops.indexOf(item.querySelector(".title")) : stops.indexOf(event.target);
-  const next = stops[at + (event.key === "ArrowDown" ? 1 : -1)];
-  if (at >= 0 && next) taken(event, next);
+  const at = stops.indexOf(item?.querySelector(".title") ?? event.target);
+  if (at >= 0 && stops[at + way]) taken(event, stops[at + way]);
 }
 
 function taken(event, target) {
@@ -144,7 +167,8 @@ $("form").addEventListener("submit", (event) => {
   event.preventDefault();
   soon(0);
 });
-if (matchMedia("(max-width: 56rem)").matches) for (const part of document.querySelectorAll(".panel details")) part.open = false;
+if (matchMedia("(max-width: 56rem)").matches)
+  for (const part of document.querySelectorAll(".panel details")) part.open = false;
 showWelcome(true);
 keepControls(soon);
 keepDoor(open);
