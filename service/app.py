@@ -111,7 +111,9 @@ def create_app(settings: Settings, *, renew_vectors: bool = False) -> FastAPI:
     openapi.describe(app, limits)
     if settings.cors_origins:
         _allow_pages_of(app, settings.cors_origins.split())
-    gate = Gate(settings.search_concurrency, settings.search_queue_ms / 1000, time.monotonic)
+    gate = Gate(
+        settings.search_concurrency, settings.search_queue_ms / 1000, settings.search_timeout_ms / 2000, time.monotonic
+    )
     app.add_middleware(AdmissionMiddleware, gate=gate, most=settings.max_calls)
     app.add_middleware(RequestMiddleware, limits=limits, ops_port=settings.ops_port)
     return app
