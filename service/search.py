@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from service import metrics
+from service import metrics, tracing
 from service.cursors import Cursors
 from service.errors import Degraded, InvalidInput, NotFound
 from service.highlighting import highlighted
@@ -103,14 +103,16 @@ class Searcher:
         missing = [a.tier for a in answers if not a.status.answered]
         refuse_degraded(query, missing)
         weights = effective_weights(plan.weights, speaking(answers))
-        ranking = fuse(answers, weights, query.ranking.fusion)
+        with tracing.span("fuse"):
+            ranking = fuse(answers, weights, query.ranking.fusion)
         ranking = await budget.store(linked(self._postgres, ranking, query, plan.weights))
         facts = await budget.store(known_facts(documents, ranking, query))
         ranking = shape(ranking, facts, query, datetime.now(UTC))
         ranking, second = await self._second(documents, ranking, query, budget)
         confidence = confidences(ranking, most, self._judged(second))
         ranking, _ = await budget.store(cut(documents, ranking, facts or {}, confidence, query))
-        results, more = await budget.store(page(documents, self._unseen(ranking, seen), confidence, query))
+        with tracing.hydrating():
+            results, more = await budget.store(page(documents, self._unseen(ranking, seen), confidence, query))
         if query.highlight:
             results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -15,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from tests.isolation.canaries import KINDS, Canary, canaries
+from service import logs
+from tests.isolation.canaries import KINDS, NAMESPACE, Canary, canaries
 from tests.isolation.operations import OPERATIONS, Call, Draw, admin
 from tests.isolation.world import Visitor, World, document, key_name, tenant_name
 
@@ -93,6 +95,9 @@ class Checker:
             headers["Authorization"] = f"Bearer {visitor.bearer}"
         if visitor.tenant in self.world.known and call.method in WRITES:
             self.world.known[visitor.tenant] |= {c for c in call.sent if c.owner != visitor.tenant}
+        if visitor.tenant is not None:
+            named = {c for c in call.sent if c.kind == NAMESPACE and c.owner != visitor.tenant}
+            self.world.named.setdefault(visitor.tenant, set()).update(named)
         response = await client.request(
             call.method, call.path, params=call.params, headers=headers, content=call.content
         )
@@ -158,10 +163,12 @@ class _Watch(logging.Handler):
         super().__init__(logging.DEBUG)
         self._report = report
         self._secrets = secrets
-        self._formatter = logging.Formatter()
+        self._formatter = logs.JsonLines()
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = self._formatter.format(record)
+        fields = json.loads(self._formatter.format(record))
+        fields.pop("request_id", None)  # the caller's own choice, and meant to be found here
+        line = json.dumps(fields)
         told = sorted(map(str, canaries(line)))
         if told or any(secret in line for secret in self._secrets):
             self._report.leaks.append(f"the log of {record.name} quotes {told or 'a secret'}")
@@ -194,6 +201,8 @@ def held_together(world: World) -> list[str]:
     for path, entry in _entries(world.braid.app.state.braid):
         told: set[Canary] = {c for c in canaries(entry) if c.owner in world.known}
         named = {owner for id, owner in owners.items() if id in entry}
+        holders = {c.owner for c in told} | named
+        told = {c for c in told if not any(c in world.named.get(o, NOTHING) for o in holders - {c.owner})}
         if len({c.owner for c in told} | (named if told else set())) > 1:
             leaks.append(f"{path} holds {sorted(map(str, told))} together")
     return leaks

@@ -61,13 +61,15 @@ class Visitor:
 
 @dataclass
 class World:
-    """All there is. `known` are foreign canaries that a tenant wrote down itself, such as targets of its links."""
+    """All there is. `known` are foreign canaries that a tenant wrote down itself, such as targets of its links;
+    `named` are foreign namespaces that it asked for, which an answer repeats."""
 
     braid: Running
     size: int
     visitors: list[Visitor] = field(default_factory=list)
     ids: dict[int, str] = field(default_factory=dict)
     known: dict[int, set[Canary]] = field(default_factory=dict)
+    named: dict[int, set[Canary]] = field(default_factory=dict)
 
     def reach(self, tenant: int, places: frozenset[int] | None = None) -> Reach:
         """Of a key of the whole tenant, of the project aside, or of the namespaces of these places."""
@@ -136,6 +138,7 @@ async def created(folder: Path, size: int, seed: int = 0, **settings: Any) -> As
             "cache": "semantic",
             "cache_similarity": 0.8,
             "reranker": "late",
+            "slow_search_ms": 1,
             "oidc_issuer": issuer.url,
             "oidc_audience": AUDIENCE,
             **settings,
