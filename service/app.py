@@ -61,6 +61,7 @@ from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.tracing import Tracing
 from service.verification import Verification
 from service.worker import GraphSink, Sink, VectorSink, Worker
 
@@ -132,6 +133,10 @@ def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
 
 async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool) -> tuple[Engines, State]:
     trust = _trust(settings)
+    if settings.otlp_endpoint is not None:
+        tracing = Tracing(settings.otlp_endpoint, queries=settings.trace_queries)
+        tracing.start()
+        stack.push_async_callback(tracing.stop)
     ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
@@ -155,7 +160,7 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
         stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
-    tally = Tally()
+    tally = Tally(slow_ms=settings.slow_search_ms)
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)

@@ -25,6 +25,12 @@ class Settings(Limits, BaseSettings):
     cors_origins: str = Field("", description="origins whose pages may call, with spaces between; none if unset")
     data_dir: Path = Field(Path(".braid"), description="where embedded engines, logs and made secrets live")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
+    log_format: Literal["text", "json"] = Field("text", description="how lines are logged: for people, or for machines")
+    slow_search_ms: int = Field(1000, ge=0, le=60_000, description="searches that take longer are logged; 0 for none")
+    otlp_endpoint: str | None = Field(
+        None, pattern="^https?://", description="where traces go, by OTLP over HTTP: http://host:4318; none if unset"
+    )
+    trace_queries: bool = Field(False, description="tell traces what was searched for")
     sample: bool = Field(True, description="load the sample documents on the first embedded start")
 
     postgres_url: SecretStr | None = Field(None, description="postgresql://user:password@host:5432/db")
