@@ -60,6 +60,7 @@ from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.tracing import Tracing
 from service.verification import Verification
 from service.worker import GraphSink, Sink, VectorSink, Worker
 
@@ -110,7 +111,9 @@ def create_app(settings: Settings, *, renew_vectors: bool = False) -> FastAPI:
     openapi.describe(app, limits)
     if settings.cors_origins:
         _allow_pages_of(app, settings.cors_origins.split())
-    gate = Gate(settings.search_concurrency, settings.search_queue_ms / 1000, time.monotonic)
+    gate = Gate(
+        settings.search_concurrency, settings.search_queue_ms / 1000, settings.search_timeout_ms / 2000, time.monotonic
+    )
     app.add_middleware(AdmissionMiddleware, gate=gate, most=settings.max_calls)
     app.add_middleware(RequestMiddleware, limits=limits, ops_port=settings.ops_port)
     return app
@@ -128,6 +131,10 @@ def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
 
 async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool) -> tuple[Engines, State]:
     trust = _trust(settings)
+    if settings.otlp_endpoint is not None:
+        tracing = Tracing(settings.otlp_endpoint, queries=settings.trace_queries)
+        tracing.start()
+        stack.push_async_callback(tracing.stop)
     ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
@@ -150,7 +157,7 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
         stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
-    tally = Tally()
+    tally = Tally(slow_ms=settings.slow_search_ms)
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
