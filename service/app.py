@@ -74,6 +74,7 @@ from service.stores.words import BM25, WITHOUT_BM25, Corpora, Weighing, best_ran
 from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.breaker import BreakerPolicy
+from service.tiers.deadline import in_time
 from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
@@ -90,6 +91,7 @@ log = logging.getLogger(__name__)
 SAMPLE_TENANT = "sample"
 EMBEDDED_ROLE = "braid_app"
 _FLUSH_SECONDS = 30
+_PING_SECONDS = 1
 _SAMPLE_SECONDS = 5
 
 
@@ -159,6 +161,7 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
     embedder = await _open_embedder(settings, stack)
     vectors = await _open_vectors(settings, embedder, stack, postgres if renew_vectors else None)
     graph = _open_graph(settings, settings.falkordb_url or addresses.falkordb_url or "", stack)
+    await asyncio.gather(_say_if_down("Qdrant", vectors.ping), _say_if_down("FalkorDB", graph.ping))
     bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
@@ -343,6 +346,15 @@ def _open_graph(settings: Settings, url: str, stack: AsyncExitStack) -> GraphSto
     graph = GraphStore(url, password=password, timeout_ms=settings.search_timeout_max_ms)
     stack.push_async_callback(graph.close)
     return graph
+
+
+async def _say_if_down(engine: str, ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """An engine that is not there is no reason not to start, but one to say so."""
+    try:
+        await in_time(ping(), _PING_SECONDS)
+    except (BraidError, TimeoutError) as error:
+        reason = str(error) or f"no answer in {_PING_SECONDS} s"
+        log.warning("starting without %s (%s): searches miss its tier until it comes", engine, reason)
 
 
 async def _addresses(settings: Settings, stack: AsyncExitStack) -> Addresses:
