@@ -8,7 +8,7 @@ COMPILE = $(BIN)/uv pip compile -q --no-config --universal --python-version 3.11
 	--no-annotate --no-emit-index-url $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test audit bench lock clean
+.PHONY: help serve test audit crash bench lock clean
 
 # Brings .venv up to date with the lock file $(1). Warm, it compares one stamp, starts Python once and stops.
 # A pyenv shim can be on the PATH and still not run, so candidates are tried, not looked up.
@@ -63,6 +63,10 @@ test: ## run what CI runs: format, lint, types, layers, tests
 audit: ## look all pinned dependencies up in the list of known vulnerabilities
 	$(call environment,requirements-dev.lock)
 	@$(BIN)/python .ci/audit.py
+
+crash: ## kill everything N times under load, then look for what was lost (N=200)
+	$(call environment,requirements-dev.lock)
+	$(BIN)/python -m tests.faults.crash --kills $(or $(N),200) $(ARGS)
 
 bench: ## measure quality and speed (ARGS="..." is passed on)
 	$(call environment,requirements-dev.lock)

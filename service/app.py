@@ -43,7 +43,7 @@ from service.stores.bell import Bell
 from service.stores.completions import Completions
 from service.stores.defaults import Defaults
 from service.stores.documents import SINKS
-from service.stores.embedder import Embedder, create_embedder
+from service.stores.embedder import NONE, Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
 from service.stores.languages import Rewording, check_language
@@ -61,6 +61,7 @@ from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.verification import Verification
 from service.worker import GraphSink, Sink, VectorSink, Worker
 
 if TYPE_CHECKING:
@@ -84,13 +85,14 @@ class Engines:
     addresses: Addresses
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The whole application. Engines start and stop with its lifespan."""
+def create_app(settings: Settings, *, renew_vectors: bool = False) -> FastAPI:
+    """The whole application. Engines start and stop with its lifespan. With `renew_vectors`, an index that holds
+    vectors of another model is emptied, and filled again."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.engines, app.state.braid = await _build(settings, stack)
+            app.state.engines, app.state.braid = await _build(settings, stack, renew_vectors)
             yield
 
     app = FastAPI(
@@ -125,28 +127,14 @@ def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
     )
 
 
-async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, State]:
+async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool) -> tuple[Engines, State]:
     trust = _trust(settings)
     ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
-    embedder = await create_embedder(
-        settings.embedder,
-        model=settings.embedder_model,
-        api_key=_reveal(settings.embedder_api_key),
-        dimension=settings.embedder_dimension,
-    )
-    stack.push_async_callback(embedder.close)
-    await _warm(embedder)
-    vectors = _vector_store(settings, embedder.dimension)
-    stack.push_async_callback(vectors.close)
-    await vectors.open()
-    graph = GraphStore(
-        settings.falkordb_url or addresses.falkordb_url or "",
-        password=_reveal(settings.falkordb_password),
-        timeout_ms=settings.search_timeout_max_ms,
-    )
-    stack.push_async_callback(graph.close)
+    embedder = await _open_embedder(settings, stack)
+    vectors = await _open_vectors(settings, embedder, stack, postgres if renew_vectors else None)
+    graph = _open_graph(settings, settings.falkordb_url or addresses.falkordb_url or "", stack)
     bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = await _weighing(settings, postgres)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
@@ -169,6 +157,11 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
     writer = Writer(postgres, embedder.dimension, bell.ring, admission, weighing)
+    verification = Verification(
+        postgres, writer, {"vector": vectors, "graph": graph}, vectors_given=embedder.name == NONE
+    )
+    if settings.index_check_hours and settings.index_sinks:
+        await _run([verification.keep_looking(tenants.ids, settings.index_check_hours * 3600)], stack)
     defaults = Defaults(postgres, ranking, time.monotonic)
     searcher = Searcher(postgres, guards, embedder.default_weights, settings.search_timeout_ms, tally, defaults)
     _check_ranking(searcher, ranking)
@@ -189,6 +182,7 @@ async def _build(settings: Settings, stack: AsyncExitStack) -> tuple[Engines, St
         backlog=lambda tenant: dirty.backlog(postgres, tenant),
         samples=samples,
         queue=backlog,
+        verification=verification,
         rates=Rates(
             key=settings.rate_limit_key,
             tenant=settings.rate_limit_tenant,
@@ -221,6 +215,21 @@ async def _start_workers(settings: Settings, postgres: Postgres, sinks: list[Sin
     return bell
 
 
+@asynccontextmanager
+async def working(settings: Settings) -> AsyncIterator[None]:
+    """Only the workers of `index_sinks`, beside an API that runs elsewhere: every engine they need is a server."""
+    async with AsyncExitStack() as stack:
+        postgres = await _open_postgres(settings, Addresses(None, None), stack)
+        sinks: list[Sink] = []
+        if "vector" in settings.index_sinks:
+            embedder = await _open_embedder(settings, stack)
+            sinks.append(VectorSink(await _open_vectors(settings, embedder, stack), embedder))
+        if "graph" in settings.index_sinks:
+            sinks.append(GraphSink(_open_graph(settings, settings.falkordb_url or "", stack)))
+        await _start_workers(settings, postgres, sinks, stack)
+        yield
+
+
 async def _keep_showing_pool(postgres: Postgres) -> None:
     """Every second, as each of several processes has a pool, and only one of them is asked for the metrics."""
     while True:
@@ -243,10 +252,42 @@ async def _samples(samples: Samples, stack: AsyncExitStack) -> Samples:
     return samples
 
 
-async def _warm(embedder: Embedder) -> None:
-    """Loads the model before the first search pays for it. An embedder that is down only degrades the vector tier."""
+async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:
+    """Loaded before the first search pays for it. An embedder that is down only degrades the vector tier."""
+    embedder = await create_embedder(
+        settings.embedder,
+        model=settings.embedder_model,
+        api_key=_reveal(settings.embedder_api_key),
+        dimension=settings.embedder_dimension,
+    )
+    stack.push_async_callback(embedder.close)
     with contextlib.suppress(BraidError):
         await embedder.embed_query("warm")
+    return embedder
+
+
+async def _open_vectors(
+    settings: Settings, embedder: Embedder, stack: AsyncExitStack, renewing: Postgres | None = None
+) -> VectorStore:
+    """Everything is marked before the old vectors go: whatever dies in between, the index is filled in the end."""
+    vectors = _vector_store(settings, embedder)
+    stack.push_async_callback(vectors.close)
+    try:
+        await vectors.open()
+    except SetupError:
+        if renewing is None:
+            raise
+        await dirty.mark_all(renewing, "vector")
+        await vectors.renew()
+        await vectors.open()
+    return vectors
+
+
+def _open_graph(settings: Settings, url: str, stack: AsyncExitStack) -> GraphStore:
+    password = _reveal(settings.falkordb_password)
+    graph = GraphStore(url, password=password, timeout_ms=settings.search_timeout_max_ms)
+    stack.push_async_callback(graph.close)
+    return graph
 
 
 async def _addresses(settings: Settings, stack: AsyncExitStack) -> Addresses:
@@ -303,19 +344,20 @@ def with_user(url: str, user: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}@{parts.netloc.rpartition('@')[2]}"))
 
 
-def _vector_store(settings: Settings, dimension: int) -> VectorStore:
+def _vector_store(settings: Settings, embedder: Embedder) -> VectorStore:
     if settings.qdrant_url is None:
         from service.stores.qdrant_edge import EdgeVectorStore  # noqa: PLC0415 - has no wheel on some platforms
 
-        return EdgeVectorStore(settings.data_dir / "qdrant", dimension)
+        return EdgeVectorStore(settings.data_dir / "qdrant", embedder.dimension, embedder.model)
     from service.stores.qdrant_server import ServerVectorStore  # noqa: PLC0415 - takes seconds to import
 
     return ServerVectorStore(
         settings.qdrant_url,
         _reveal(settings.qdrant_api_key),
         settings.qdrant_collection,
-        dimension,
+        embedder.dimension,
         settings.search_timeout_max_ms / 1000,
+        embedder.model,
     )
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -31,6 +30,7 @@ from service.console import (
     checked,
     client_of,
     err,
+    log_at,
     out,
     prepared,
     read_settings,
@@ -38,6 +38,7 @@ from service.console import (
 )
 from service.embedded import announce, running
 from service.errors import BraidError, SetupError
+from service.index_cli import rebuild, verify, worker
 from service.settings import Settings
 from service.ui.terminal import drawn, figures, plain
 from service.workers import READY, inherited, serve_with
@@ -45,6 +46,9 @@ from service.workers import READY, inherited, serve_with
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(key_app, name="key")
 app.add_typer(tenant_app, name="tenant")
+app.command(epilog="Example: BRAID_INDEX_SINKS=graph braid worker")(worker)
+app.command(epilog="Example: braid rebuild --tier vector")(rebuild)
+app.command(epilog="Example: braid verify --tenant my-team --repair")(verify)
 _JSON = "-H 'Content-Type: application/json'"
 _HELLO = '{"title": "Hello", "content": "My first document", "entities": ["Braid"]}'
 _FIND_HELLO = '{"query": "hello Braid", "limit": 1, "explain": true}'
@@ -82,7 +86,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 def serve(inherit: Annotated[str | None, typer.Option(hidden=True, help="sockets of a worker")] = None) -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
     settings = read_settings()
-    _log(settings.log_level)
+    log_at(settings.log_level)
     if inherit is not None:
         line, listeners = inherited(inherit)
         _run(_serve(settings, listeners, line))
@@ -109,12 +113,6 @@ def _check_workers(settings: Settings) -> None:
 def _run(serving: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
-
-
-def _log(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpcore", "asyncpg.pool"):  # the last logs tracebacks of what we say in a line
-        logging.getLogger(chatty).setLevel("ERROR")
 
 
 def _listen(host: str, port: int, name: str) -> socket.socket:
@@ -376,7 +374,7 @@ def _progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
 def doctor(url: Url = None) -> None:
     """Check the settings and each engine, and say what is wrong."""
     settings = read_settings()
-    _log("error")
+    log_at("error")
     if url is None and running(settings.data_dir) is not None:
         url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
@@ -33,6 +34,12 @@ def read_settings() -> Settings:
         first = error.errors()[0]
         name = "BRAID_" + "_".join(map(str, first["loc"])).upper()
         raise SetupError(f"{name} is not usable: {first['msg']}") from None
+
+
+def log_at(level: str) -> None:
+    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore", "asyncpg.pool"):  # the last logs tracebacks of what we say in a line
+        logging.getLogger(chatty).setLevel("ERROR")
 
 
 def url_of(host: str, port: int) -> str:

@@ -131,3 +131,11 @@ def exposition() -> bytes:
     together = CollectorRegistry()
     MultiProcessCollector(together)  # type: ignore[no-untyped-call]
     return generate_latest(together)
+
+
+INDEX_DIFFERENCES = Counter(
+    "braid_index_differences_total",
+    "Entries of an index that a check found to differ from PostgreSQL: missing, phantom, stale, duplicate.",
+    ["tier", "kind"],
+    registry=REGISTRY,
+)

@@ -48,6 +48,15 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a derived engine has under a document's id: of which version, and from which application, by its fence."""
+
+    id: str
+    version: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     """A directed link between two documents of one tenant."""
 

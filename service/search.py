@@ -12,12 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from service import metrics
-from service.errors import Degraded, InvalidInput
+from service.errors import Degraded, InvalidInput, NotFound
 from service.highlighting import highlighted
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
 from service.ranking.confidence import badge, confidences, least_confidence
 from service.ranking.cutting import METADATA, confident, limited, of_types
 from service.ranking.diversity import POOL, collapsed, diversified, text_of
+from service.ranking.explain import Explanation, standing, why, why_not_asked_for
 from service.ranking.fusion import fuse
 from service.ranking.options import Layer, settle
 from service.ranking.plan import asked_weights, effective_weights, make_plan, speaking
@@ -31,6 +32,9 @@ from service.stores.words import BM25
 from service.tally import Tally
 from service.tiers.deadline import Budget
 from service.tiers.guard import Guard
+
+EXPLAINED = 1000
+"""How far down each tier is looked at where one document is to be explained."""
 
 
 class Searcher:
@@ -99,6 +103,41 @@ class Searcher:
             namespaces=namespaces,
             degraded=bool(missing),
             took_ms=budget.spent_ms,
+        )
+
+    async def explain(self, query: Query, id_: str) -> Explanation:
+        """Where a document stands in a search, found or not: each tier is looked at further down than a search does."""
+        budget = Budget(query.timeout_ms or self._timeout_ms)
+        documents = TenantDocuments(self._postgres, query.reach)
+        document = await budget.store(documents.get(id_))
+        if document is None:
+            raise NotFound(f"there is no document {id_!r}")
+        query = await budget.store(self._settled(documents, query))
+        plan = make_plan(query, self._default_weights, timeout_ms=query.timeout_ms or self._timeout_ms)
+        deep, most = await asyncio.gather(
+            self._ask(query, plan.weights, EXPLAINED, budget.asking_ms),
+            budget.store(best_possible(documents, query, plan.weights)),
+        )
+        answers = [replace(answer, hits=answer.hits[: plan.candidates]) for answer in deep]
+        ranking = fuse(answers, effective_weights(plan.weights, speaking(answers)), query.ranking.fusion)
+        facts = await budget.store(known_facts(documents, ranking, query))
+        ranking = shape(ranking, facts, query, datetime.now(UTC))
+        confidence = confidences(ranking, most)
+        cut_ranking, dropped = await budget.store(cut(documents, ranking, facts or {}, confidence, query))
+        every = [*deep, *self._skipped(plan.weights).values()]
+        tiers = {answer.tier: standing(answer, id_, plan.candidates, EXPLAINED) for answer in every}
+        order, before = cut_ranking.ids, ranking.ids
+        rank, level = order.index(id_) + 1 if id_ in order else None, confidence.get(id_, 0.0)
+        return Explanation(
+            document=document,
+            tiers=tiers,
+            candidates=plan.candidates,
+            rank=rank,
+            on_page=rank is not None and rank <= query.limit,
+            ranked=ranking[before.index(id_)] if id_ in before else None,
+            confidence=level,
+            badge=badge(level),
+            reason=why_not_asked_for(document, query) or why(id_, order, dropped, tiers, query.limit),
         )
 
     async def _settled(self, documents: TenantDocuments, query: Query) -> Query:

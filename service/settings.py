@@ -108,4 +108,5 @@ class Settings(Limits, BaseSettings):
     index_backlog_max: int = Field(
         50_000, ge=100, le=100_000_000, description="documents that may wait for an index before writes are refused"
     )
+    index_check_hours: float = Field(24, ge=0, le=8760, description="pause between checks of all indexes; 0 for none")
     index_poll_ms: int = Field(500, ge=10, le=60_000, description="pause of an idle worker before it looks again")

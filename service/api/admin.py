@@ -25,6 +25,8 @@ from service.api.admin_schemas import (
     ProjectName,
     ProjectOut,
     ProjectsOut,
+    RebuildIn,
+    RebuildOut,
     RetryIn,
     RetryOut,
     TenantChange,
@@ -34,6 +36,8 @@ from service.api.admin_schemas import (
     TenantOut,
     TenantsOut,
     UsedTenantOut,
+    VerifiedOut,
+    VerifyIn,
 )
 from service.api.deps import Admin, State, StateDep, Wait
 from service.api.fields import Namespace
@@ -197,6 +201,49 @@ async def indexing(
     names = await state.tenants.names({str(row["tenant_id"]) for row in refused})
     shown = [{**row, "tenant": names.get(str(row["tenant_id"]))} for row in refused]
     return {"tiers": await state.queue.state(), "refused": shown}
+
+
+@router.post("/verify", response_model=VerifiedOut, responses=MISSING)
+async def verify(body: VerifyIn, state: StateDep, caller: Admin) -> dict[str, Any]:
+    """Compares indexes with PostgreSQL: counts, and hashes of every entry's id and version. With `repair`, what is
+    missing, stale or should not be there is applied again."""
+    tenants = await _tenants(state, body.tenant)
+    tiers = [body.tier] if body.tier else state.verification.tiers
+    reports = [await state.verification.verify(id, tier, repair=body.repair) for id in tenants for tier in tiers]
+    if body.repair:
+        detail = {"differing": sum(not report.agrees for report in reports)}
+        await state.tenants.note(caller.name, "indexing.repair", next(iter(tenants)) if body.tenant else None, detail)
+    shown = [
+        {
+            "tenant": tenants[report.tenant],
+            "tier": report.tier,
+            "documents": report.documents,
+            **{kind: len(ids) for kind, ids in report.differences.items()},
+            "examples": [id for ids in report.differences.values() for id in ids][:10],
+        }
+        for report in reports
+    ]
+    return {"agrees": all(report.agrees for report in reports), "reports": shown}
+
+
+@router.post("/rebuild", status_code=202, response_model=RebuildOut, responses=MISSING)
+async def rebuild(body: RebuildIn, state: StateDep, caller: Admin) -> dict[str, Any]:
+    """Makes an index anew from PostgreSQL, of one tenant or of all. Searches and writes go on meanwhile; `pending` in
+    `/v1/admin/indexing` says how much is left."""
+    tenants = await _tenants(state, body.tenant)
+    total = 0
+    for id in tenants:
+        count = await state.verification.rebuild(id, body.tier)
+        await state.tenants.note(caller.name, "indexing.rebuild", id, {"tier": body.tier, "documents": count})
+        total += count
+    return {"documents": total}
+
+
+async def _tenants(state: State, name: str | None) -> dict[str, str]:
+    """The tenant of this name, or all: names by id."""
+    if name is not None:
+        return {str((await state.tenants.get(name))["id"]): name}
+    return await state.tenants.names(await state.tenants.ids())
 
 
 @router.post("/indexing/retry", response_model=RetryOut, responses=MISSING)

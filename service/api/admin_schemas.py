@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from service.api.fields import WHOLE, Id, Moment, Name, Namespace, Strict
+from service.api.fields import WHOLE, Id, Moment, Name, Namespace, Strict, Truth
 from service.api.ranking_schemas import RankingDefaults, Weights
 from service.stores.keys import ADMIN, SCOPES, NewKey
 from service.stores.tenants import NAME
@@ -31,6 +31,7 @@ def _change(**body: Any) -> ConfigDict:
 TenantName = Annotated[str, Field(min_length=1, max_length=128, pattern=NAME, examples=["acme"])]
 ProjectName = Annotated[str, Field(min_length=1, max_length=128, pattern=NAME, examples=["default"])]
 Prefix = Annotated[str, Field(pattern="^[0-9a-f]{12}$", examples=["0f3a9c51d2e7"])]
+Tier = Literal["keyword", "vector", "graph"]
 Quota = Annotated[int, Field(strict=True, ge=0, le=2**53), WHOLE]
 Language = Annotated[Name, Field(max_length=63)]
 
@@ -364,6 +365,51 @@ class RetryIn(Strict):
 
 class RetryOut(BaseModel):
     """How many documents are tried again now."""
+
+    documents: int
+
+
+class VerifyIn(Strict):
+    """What to compare: everything, where nothing is given."""
+
+    model_config = _example(tenant="acme", repair=True)
+
+    tenant: TenantName | None = None
+    tier: Tier | None = None
+    repair: Truth = False
+
+
+class VerifiedTierOut(BaseModel):
+    """One tier of one tenant: how many documents it should hold, and how many entries differ."""
+
+    tenant: str
+    tier: Tier
+    documents: int
+    missing: int
+    phantom: int
+    stale: int
+    duplicate: int
+    examples: list[str]
+
+
+class VerifiedOut(BaseModel):
+    """Whether the indexes agree with PostgreSQL."""
+
+    agrees: bool
+    reports: list[VerifiedTierOut]
+
+
+class RebuildIn(Strict):
+    """Which index to make anew, of one tenant or of all."""
+
+    model_config = _example(tier="vector")
+
+    tier: Tier
+    tenant: TenantName | None = None
+
+
+class RebuildOut(BaseModel):
+    """How many documents are applied again."""
 
     documents: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
 from service.model import Adjustment, Contribution, Document, Found, SearchResult, Suggestion, TierAnswer
+from service.ranking.explain import Explanation
 
 
 class JSON(Response):
@@ -136,6 +138,35 @@ class SuggestionsOut(BaseModel):
     """Completions of what was typed, the best first."""
 
     suggestions: list[SuggestionOut]
+
+
+class StandingOut(BaseModel):
+    """Where the document stands in one tier; `rank` is null where it is not among the first `looked` hits."""
+
+    status: Literal["ok", "empty", "skipped", "timeout", "unavailable", "circuit_open", "invalid"]
+    rank: int | None
+    raw: float | None
+    candidate: bool
+    looked: int
+    reason: str | None = None
+
+
+class ExplainOut(BaseModel):
+    """One document's place in one search, and why. `contributions` and `adjustments` come to `score` exactly."""
+
+    id: str
+    namespace: str
+    on_page: bool
+    rank: int | None
+    reason: str
+    score: float | None
+    confidence: float
+    badge: Literal["HIGH", "MED", "LOW"]
+    tiers: dict[str, StandingOut]
+    contributions: dict[str, ContributionOut]
+    adjustments: list[AdjustmentOut]
+    candidates: int
+    request_id: str
 
 
 class PageOut(BaseModel):
@@ -289,6 +320,26 @@ def search_body(result: SearchResult, *, explain: bool, request_id: str) -> dict
         "weights": result.weights,
         "namespaces": result.namespaces,
         "took_ms": round(result.took_ms, 2),
+        "request_id": request_id,
+    }
+
+
+def explain_body(explained: Explanation, request_id: str) -> dict[str, Any]:
+    ranked = explained.ranked
+    tiers = {} if ranked is None else ranked.tiers
+    return {
+        "id": explained.document.id,
+        "namespace": explained.document.namespace,
+        "on_page": explained.on_page,
+        "rank": explained.rank,
+        "reason": explained.reason,
+        "score": None if ranked is None else ranked.score,
+        "confidence": explained.confidence,
+        "badge": explained.badge,
+        "tiers": {name: asdict(each) for name, each in explained.tiers.items()},
+        "contributions": {name: _contribution(share, True) for name, share in tiers.items()},
+        "adjustments": [] if ranked is None else [_adjustment(step) for step in ranked.adjustments],
+        "candidates": explained.candidates,
         "request_id": request_id,
     }
 

@@ -22,6 +22,7 @@ from service.stores.keys import ADMIN, Caller, KeyDesk, Keys
 from service.stores.samples import Samples
 from service.stores.spaces import Spaces
 from service.stores.tenants import Tenants
+from service.verification import Verification
 
 if TYPE_CHECKING:  # importing it takes 60 ms, which only those pay who have an issuer
     from service.stores.oidc import Tokens
@@ -47,6 +48,7 @@ class State:
     backlog: Callable[[str | None], Awaitable[Mapping[str, Owed]]]
     samples: Samples
     queue: Backlog
+    verification: Verification
     rates: Rates
     search_timeout_max_ms: int
     wait_timeout_ms: int

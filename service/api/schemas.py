@@ -196,3 +196,13 @@ class SearchIn(RankingIn):
             ranker=None if self.keyword is None else self.keyword.ranker,
             timeout_ms=None if self.timeout_ms is None else min(self.timeout_ms, timeout_max_ms),
         )
+
+
+class ExplainIn(SearchIn):
+    """A search, and the document whose place in it is to be explained."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"query": "bearing temperature", "id": "pump-204"}]}
+    )
+
+    id: Id

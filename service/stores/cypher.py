@@ -96,6 +96,10 @@ MATCH (e:Entity {key: key})
 WHERE NOT (e)<-[:ABOUT]-()
 DELETE e
 """
+EVERYTHING = """
+MATCH (d:Document) WHERE id(d) > $after
+RETURN id(d) AS number, d.id, coalesce(d.version, 0), coalesce(d.fence, 0) ORDER BY number LIMIT $limit
+"""
 COUNT = "MATCH (d:Document) RETURN count(d)"
 
 

@@ -89,6 +89,7 @@ ON CONFLICT (tenant_id, document_id, sink) DO UPDATE
 SET wanted_version = excluded.wanted_version, next_try = now(), attempts = 0, error = NULL,
     wanted_since = CASE WHEN d.applied_version < d.wanted_version THEN d.wanted_since ELSE now() END
 """
+_MARK_ALL = "UPDATE dirty SET wanted_version = nextval('document_version'), next_try = now() WHERE sink = $1"
 _REFUSED = """
 UPDATE dirty SET attempts = attempts + 1, error = $5, claimed_by = NULL, claimed_until = NULL,
     next_try = now() + least(interval '1 hour', interval '1 second' * power(2, least(attempts, 12)))
@@ -110,6 +111,14 @@ AND ctid = ANY (ARRAY(SELECT ctid FROM dirty
                       WHERE tenant_id = $1 AND (claimed_until IS NULL OR claimed_until < now()) LIMIT $2))
 """
 _HELD = "SELECT count(*) FROM dirty WHERE tenant_id = $1 AND claimed_until >= now()"
+# A document without a row was applied by nobody: no fence is -1.
+_EXPECTED = """
+SELECT coalesce(o.id, d.document_id) AS id, coalesce(d.fence, -1) AS fence,
+    coalesce(d.applied_version < d.wanted_version OR d.claimed_by IS NOT NULL, false) AS moving,
+    o.id IS NOT NULL AND (NOT $3 OR o.vector IS NOT NULL) AS present
+FROM (SELECT id, vector FROM documents WHERE tenant_id = $1) AS o
+FULL JOIN (SELECT * FROM dirty WHERE tenant_id = $1 AND sink = $2) AS d ON d.document_id = o.id
+"""
 # The lag is that of what a sink can still apply: a document that it refused waits for a person, not for the sink.
 _BACKLOG = """
 SELECT sink, count(*) AS documents, count(*) FILTER (WHERE attempts > 0) AS refused,
@@ -126,6 +135,14 @@ class Claim:
     document_id: str
     version: int
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a sink is to hold of a tenant: the fence under which each document was applied, and what is on its way."""
+
+    fences: dict[str, int]
+    moving: set[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +254,20 @@ async def release_all(postgres: Postgres, sinks: Sequence[str]) -> None:
 async def again(connection: Connection, tenant: str, sink: str, ids: Sequence[str]) -> None:
     """Marks documents, there or not, to be applied once more."""
     await connection.execute(_AGAIN, tenant, sink, list(ids))
+
+
+async def mark_all(postgres: Postgres, sink: str) -> None:
+    """Has a sink apply every document of every tenant once more."""
+    async with postgres.service("worker") as connection:
+        await connection.execute(_MARK_ALL, sink)
+
+
+async def expected(postgres: Postgres, tenant: str, sink: str, *, vectors_given: bool) -> Expected:
+    """With `vectors_given`, a document that brought no vector has none to be held."""
+    async with postgres.tenant(Reach(tenant)) as connection:
+        rows = await connection.fetch(_EXPECTED, tenant, sink, vectors_given and sink == "vector")
+    fences = {row["id"]: row["fence"] for row in rows if row["present"] and not row["moving"]}
+    return Expected(fences, {row["id"] for row in rows if row["moving"]})
 
 
 async def take(postgres: Postgres, tenant: str, batch: int = 2000) -> tuple[int, int]:

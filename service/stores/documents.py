@@ -110,6 +110,13 @@ _PENDING = """
 SELECT count(*) FROM dirty
 WHERE tenant_id = $1 AND document_id = ANY($2::text[]) AND applied_version < least(wanted_version, $3)
 """
+_WORDLESS = """
+SELECT t.documents, m.id FROM (SELECT count(*) AS documents FROM documents WHERE tenant_id = $1) AS t
+LEFT JOIN (SELECT d.id FROM documents d LEFT JOIN words w ON w.tenant_id = $1 AND w.id = d.id
+           WHERE d.tenant_id = $1 AND w.id IS NULL) AS m ON true
+"""
+_IDS = "SELECT id FROM documents WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT $3"
+_BATCH = 500
 _VERSIONS = "SELECT id, version FROM documents WHERE tenant_id = $1 AND id = ANY($2::text[])"
 _LAST_VERSION = "SELECT last_value FROM document_version"
 _NEXT_VERSION = "SELECT nextval('document_version')"
@@ -193,6 +200,22 @@ class TenantDocuments:
             else Written(d.id, same[d.id], changed=False)
             for d, _ in documents
         ]
+
+    async def without_words(self) -> tuple[int, list[str]]:
+        """How many documents there are, and which of them the keyword tier cannot find."""
+        rows = await self._fetch(_WORDLESS)
+        return rows[0]["documents"], [row["id"] for row in rows if row["id"] is not None]
+
+    async def index_words(self, ids: Sequence[str]) -> None:
+        """Makes the words of these documents anew, in batches, so that writers wait for moments only."""
+        for start in range(0, len(ids), _BATCH):
+            async with self._writing() as connection:
+                some = sorted(ids[start : start + _BATCH])
+                held = [row["id"] for row in await connection.fetch(_LOCK, self._tenant, some)]
+                await connection.execute(_INDEX_WORDS, self._tenant, held, *self._weighing.numbers)
+
+    async def ids(self, after: str, limit: int) -> list[str]:
+        return [row["id"] for row in await self._fetch(_IDS, after, limit)]
 
     async def delete(self, id: str) -> int | None:
         """Deletes a document and the links it holds; its dirty rows become tombstones. Returns their version."""

@@ -39,6 +39,11 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     @property
+    def model(self) -> str:
+        """What vectors must have in common to be compared: never mixed with those of another."""
+        ...
+
+    @property
     def dimension(self) -> int: ...
 
     @property
@@ -105,7 +110,7 @@ def _unit_rows(rows: Any) -> list[Vector]:
 class WordLlamaEmbedder:
     """Static word vectors whose weights come in the wheel: no download, 0.03 ms a query."""
 
-    name = "wordllama"
+    name = model = "wordllama"
     dimension = _WORDLLAMA_SIZE
     default_weights = STATIC_WEIGHTS
 
@@ -164,7 +169,7 @@ class FastEmbedEmbedder:
     default_weights = WEIGHTS
 
     def __init__(self, source: str) -> None:
-        self.name = f"fastembed:{source}"
+        self.name = self.model = f"fastembed:{source}"
         self._model, self.dimension = _load_fastembed(source)
 
     async def embed_query(self, text: str) -> Vector:
@@ -235,6 +240,7 @@ class HttpEmbedder:
         self._url = httpx.URL(url)
         self._model = model
         self.name = f"http:{self._url.host}"
+        self.model = f"{self.name} {model}".strip()
         self.dimension = dimension
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(headers=headers, timeout=_HTTP_TIMEOUT)
@@ -289,7 +295,7 @@ class HttpEmbedder:
 class NoEmbedder:
     """For callers who bring their own vectors."""
 
-    name = NONE
+    name = model = NONE
     default_weights = WEIGHTS
 
     def __init__(self, dimension: int) -> None:

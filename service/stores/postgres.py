@@ -31,6 +31,7 @@ _GONE = (
     ssl.SSLError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.exceptions.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
     asyncpg.DeadlockDetectedError,

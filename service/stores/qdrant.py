@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
-from service.errors import TierInvalid
+from service.errors import SetupError, TierInvalid
 from service.facets import facets_of, numbers_of
-from service.model import Document, Filter, Hit, NumberRange
+from service.model import Document, Filter, Held, Hit, NumberRange
 
 CLOSED = "the vector store is closed"
 
@@ -22,6 +22,10 @@ class VectorStore(Protocol):
     """Where vectors live. Each call names its tenant, and never sees another's points."""
 
     async def open(self) -> None: ...
+
+    async def renew(self) -> None:
+        """Forget all vectors, of every tenant, to hold those of another model. Before it is opened."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -53,6 +57,10 @@ class VectorStore(Protocol):
         ...
 
     async def count(self, tenant: str) -> int: ...
+
+    def everything(self, tenant: str) -> AsyncIterator[Held]:
+        """All that is held of a tenant, in pages, in no order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,22 @@ def payload_of(document: Document, fence: int) -> dict[str, Any]:
     if document.created_at is not None:
         payload["created_at"] = rfc3339(document.created_at)
     return payload
+
+
+def other_model(where: str, held: str, wanted: str) -> SetupError:
+    return SetupError(
+        f"{where} holds vectors of {held}, the embedder gives those of {wanted}, and they cannot be compared: "
+        "go back to that embedder, or stop Braid and run `braid rebuild --tier vector`"
+    )
+
+
+HELD = ["id", "version", "fence"]
+
+
+def to_held(payload: Any) -> Held:
+    """What a point says of itself; one that Braid did not write has no id, and is held under none."""
+    told = payload or {}
+    return Held(str(told.get("id", "")), int(told.get("version", 0)), int(told.get("fence", 0)))
 
 
 def tenant_id(tenant: str) -> UUID:

@@ -9,26 +9,30 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import qdrant_edge as edge
 
 from service.errors import BraidError, SetupError, TierInvalid, TierUnavailable
-from service.model import Document, Filter, Hit
+from service.model import Document, Filter, Held, Hit
 from service.stores.qdrant import (
     CLOSED,
+    HELD,
     Dialect,
     Point,
     checked,
     compile_filter,
     matches_nothing,
     not_newer,
+    other_model,
     payload_of,
     point_id,
     tenant_id,
+    to_held,
     to_hits,
 )
 
@@ -40,6 +44,8 @@ EDGE = Dialect(
 )
 
 _THREADS = 4
+_PAGE = 2000
+_EMPTY: tuple[list[Any], Any] = ([], None)
 _DROPPED = ".dropped-"
 _BROKEN = "Service runtime error"
 _INDEXES = {
@@ -52,8 +58,9 @@ _INDEXES = {
 class EdgeVectorStore:
     """A folder of shards, each opened when it is first asked for."""
 
-    def __init__(self, folder: Path, dimension: int) -> None:
+    def __init__(self, folder: Path, dimension: int, model: str = "") -> None:
         self._folder = folder
+        self._model = model
         self._dimension = dimension
         self._shards: dict[str, Shard] = {}
         self._closed: set[str] = set()
@@ -65,8 +72,12 @@ class EdgeVectorStore:
         async with self._opening:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="qdrant-edge")
-            await self._run(lambda: _prepare_folder(self._folder, self._dimension))
+            await self._run(lambda: _prepare_folder(self._folder, self._dimension, self._model))
             self._closed.clear()
+
+    async def renew(self) -> None:
+        """All in one rename: a crash on the way leaves the old index, or none."""
+        await asyncio.to_thread(_remove, self._folder)
 
     async def close(self) -> None:
         async with self._opening:
@@ -135,6 +146,16 @@ class EdgeVectorStore:
         exact = edge.CountRequest(exact=True)
         return await self._with_existing(tenant, lambda shard: int(shard.count(exact)), 0)
 
+    async def everything(self, tenant: str) -> AsyncIterator[Held]:
+        offset: Any = None
+        while True:
+            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=HELD)
+            page, offset = await self._with_existing(tenant, partial(_scroll, request), _EMPTY)
+            for record in page:
+                yield to_held(record.payload)
+            if offset is None:
+                return
+
     def _point(self, tenant: str, fence: int, document: Document, vector: Sequence[float]) -> edge.Point:
         values = checked(vector, self._dimension)
         return edge.Point(point_id(tenant, document.id), values, payload_of(document, fence))
@@ -180,6 +201,11 @@ class EdgeVectorStore:
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: _translated(work))
 
 
+def _scroll(request: Any, shard: Shard) -> tuple[list[Any], Any]:
+    page, offset = shard.scroll(request)
+    return page, offset
+
+
 def _translated(work: Callable[[], T]) -> T:
     """Run engine code. Its errors are bare `Exception`s told apart by their text, and panics `BaseException`s."""
     try:
@@ -203,29 +229,27 @@ def _told(error: Exception) -> str:
     return "another process has it open" if "WouldBlock" in reason else reason
 
 
-def _prepare_folder(folder: Path, dimension: int) -> None:
+def _prepare_folder(folder: Path, dimension: int, model: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for rubbish in folder.glob(f"{_DROPPED}*"):
+    for rubbish in (*folder.glob(f"{_DROPPED}*"), *folder.parent.glob(f"{_DROPPED}{folder.name}")):
         shutil.rmtree(rubbish)
     meta = folder / "meta.json"
-    if not meta.exists():
+    held = _read_meta(meta) if meta.exists() else {}
+    size, name = held.get("dimension", dimension), held.get("model", model)
+    if size != dimension or name != model:
+        raise other_model(f"the index in {folder}", f"{name} ({size} dimensions)", f"{model} ({dimension} dimensions)")
+    if held != {"dimension": dimension, "model": model}:
         draft = folder / "meta.json.new"
-        draft.write_text(json.dumps({"dimension": dimension}))
+        draft.write_text(json.dumps({"dimension": dimension, "model": model}))
         draft.replace(meta)
-    held = _read_dimension(folder)
-    if held != dimension:
-        raise SetupError(
-            f"the vector index in {folder} holds vectors of {held} dimensions, the embedder gives {dimension}: "
-            "the vector index must be rebuilt (delete that folder)"
-        )
 
 
-def _read_dimension(folder: Path) -> int:
-    meta = folder / "meta.json"
+def _read_meta(meta: Path) -> dict[str, Any]:
     try:
-        return int(json.loads(meta.read_text())["dimension"])
+        held = json.loads(meta.read_text())
+        return {**held, "dimension": int(held["dimension"])}
     except (ValueError, KeyError, TypeError) as error:
-        raise SetupError(f"{meta} is damaged: the vector index must be rebuilt (delete {folder})") from error
+        raise SetupError(f"{meta} is damaged: stop Braid and run `braid rebuild --tier vector`") from error
 
 
 def _open_shard(path: Path, dimension: int, create: bool) -> Shard | None:

@@ -5,26 +5,30 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from service.errors import SetupError, TierInvalid, TierUnavailable
-from service.model import Document, Filter, Hit
+from service.model import Document, Filter, Held, Hit
 from service.stores.qdrant import (
     CLOSED,
+    HELD,
     Dialect,
     Point,
     checked,
     compile_filter,
     matches_nothing,
     not_newer,
+    other_model,
     payload_of,
     point_id,
     tenant_id,
+    to_held,
     to_hits,
 )
 
@@ -37,6 +41,7 @@ SERVER = Dialect(
     models.DatetimeRange,
     lambda ids: models.HasIdCondition(has_id=list(ids)),
 )
+_PAGE = 2000
 _REFUSED = (400, 409, 413, 422)
 
 
@@ -46,11 +51,14 @@ class ServerVectorStore:
     The collection sits behind an alias, so that a new one can be built beside it and swapped in.
     """
 
-    def __init__(self, url: str, api_key: str | None, collection: str, dimension: int, timeout_s: float) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - where it is, and what it is to hold
+        self, url: str, api_key: str | None, collection: str, dimension: int, timeout_s: float, model: str = ""
+    ) -> None:
         self._url = url
         self._api_key = api_key
         self._alias = collection
         self._collection = f"{collection}_v1"
+        self._model = model
         self._dimension = dimension
         self._timeout_s = timeout_s
         self._client: AsyncQdrantClient | None = None
@@ -65,6 +73,19 @@ class ServerVectorStore:
             await self._prepare(self._client)
         except TierUnavailable:
             self._ready = False
+
+    async def renew(self) -> None:
+        """A new collection, to which the alias goes over at once; the old one is dropped."""
+        client = self._client = self._client or self._connect()
+        with self._translated():
+            aliases = (await client.get_aliases()).aliases
+            old = next((a.collection_name for a in aliases if a.alias_name == self._alias), None)
+            if old is None:
+                return
+            self._collection = f"{self._alias}_v{int(old.rpartition('_v')[2] or 0) + 1}"
+            gone = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias))
+            await self._create(client, [gone])
+            await client.delete_collection(old)
 
     async def close(self) -> None:
         client, self._client, self._ready = self._client, None, False
@@ -121,6 +142,19 @@ class ServerVectorStore:
         with self._translated():
             return (await client.count(self._alias, _of_tenant(tenant), exact=True)).count
 
+    async def everything(self, tenant: str) -> AsyncIterator[Held]:
+        client = await self._opened()
+        offset: Any = None
+        while True:
+            with self._translated():
+                page, offset = await client.scroll(
+                    self._alias, _of_tenant(tenant), limit=_PAGE, offset=offset, with_payload=HELD
+                )
+            for record in page:
+                yield to_held(record.payload)
+            if offset is None:
+                return
+
     def _connect(self) -> AsyncQdrantClient:
         if self._url == MEMORY:
             return AsyncQdrantClient(MEMORY)
@@ -153,33 +187,33 @@ class ServerVectorStore:
                 if not await client.collection_exists(self._alias):
                     await self._create(client)
                 await self._create_indexes(client)
-                self._check_dimension((await client.get_collection(self._alias)).config.params.vectors)
+                self._check_model((await client.get_collection(self._alias)).config)
             self._ready = True
 
-    async def _create(self, client: AsyncQdrantClient) -> None:
+    async def _create(self, client: AsyncQdrantClient, before: Sequence[models.DeleteAliasOperation] = ()) -> None:
         """Another replica may be doing the same: what counts is that the collection is there afterwards."""
         params = models.VectorParams(size=self._dimension, distance=models.Distance.COSINE)
         try:
-            await client.create_collection(self._collection, vectors_config=params)
+            await client.create_collection(self._collection, vectors_config=params, metadata={"model": self._model})
         except (UnexpectedResponse, ValueError):
             if not await client.collection_exists(self._collection):
                 raise
         alias = models.CreateAlias(collection_name=self._collection, alias_name=self._alias)
-        await client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+        await client.update_collection_aliases([*before, models.CreateAliasOperation(create_alias=alias)])
 
     async def _create_indexes(self, client: AsyncQdrantClient) -> None:
         for field, schema in _INDEXES.items():
             with _quiet_about_indexes(self._url == MEMORY):
                 await client.create_payload_index(self._alias, field, schema, wait=True)
 
-    def _check_dimension(self, params: models.VectorParams | Mapping[str, models.VectorParams] | None) -> None:
+    def _check_model(self, config: models.CollectionConfig) -> None:
+        """A collection of before names no model."""
+        params = config.params.vectors
         size = params.size if isinstance(params, models.VectorParams) else None
-        if size != self._dimension:
-            raise SetupError(
-                f"the Qdrant collection {self._alias!r} holds vectors of {size} dimensions, the embedder gives "
-                f"{self._dimension}: the vector index must be rebuilt (delete that collection, or name another in "
-                "BRAID_QDRANT_COLLECTION)"
-            )
+        name = (config.metadata or {}).get("model", self._model)
+        if size != self._dimension or name != self._model:
+            held, wanted = f"{name} ({size} dimensions)", f"{self._model} ({self._dimension} dimensions)"
+            raise other_model(f"the Qdrant collection {self._alias!r}", held, wanted)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -30,6 +30,7 @@ RETURNING {_SHOWN}
 """  # noqa: S608
 _FIND = f"SELECT {_SHOWN} FROM tenants WHERE name = $1"  # noqa: S608
 _HOLD = f"{_FIND} FOR NO KEY UPDATE"
+_IDS = "SELECT id FROM tenants WHERE state <> 'deleting' ORDER BY name"
 _NAMES = "SELECT id, name FROM tenants WHERE id = ANY($1::uuid[])"
 _LIST = f"SELECT {_SHOWN} FROM tenants WHERE name > $1 ORDER BY name LIMIT $2"  # noqa: S608
 _CHANGE = f"""
@@ -60,7 +61,7 @@ class Tenants:
     """The tenants, seen by an admin; `actor` is who the audit table names: a key's prefix, or `cli`."""
 
     def __init__(self, postgres: Postgres) -> None:
-        self._postgres = postgres
+        self.postgres = self._postgres = postgres
 
     async def ensure(self, name: str, actor: str = "cli") -> str:
         """The id of the tenant of this name, made where there is none."""
@@ -92,6 +93,11 @@ class Tenants:
             values = [new[name] for name in ("state", "max_documents", "max_bytes", "ranking")]
             await connection.fetchrow(_CHANGE, found["id"], *values)
             await record(connection, actor, "tenant.change", str(found["id"]), {"name": name, **changes})
+
+    async def ids(self) -> list[str]:
+        """Of all tenants that are not being deleted."""
+        async with self.admin() as connection:
+            return [str(row["id"]) for row in await connection.fetch(_IDS)]
 
     async def names(self, ids: Collection[str]) -> dict[str, str]:
         """What the tenants of these ids are called."""

@@ -82,7 +82,7 @@ class TestDoor:
     async def test_nothing_answers_without_a_key_or_to_a_tenants_key(self, braid: Running) -> None:
         tenants_own = await braid.tenant()
         operations = self.operations(braid)
-        assert len(operations) == 22
+        assert len(operations) == 24
         for method, path in operations:
             check_problem(await braid.client().request(method, path), 401, "unauthorized")
             check_problem(await tenants_own.request(method, path), 403, "forbidden")

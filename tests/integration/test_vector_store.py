@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import SetupError, TierInvalid, TierUnavailable
 from service.facets import tag_facet, type_facet, value_facet
-from service.model import Document, Filter, NumberRange, Query, Reach
+from service.model import Document, Filter, Held, NumberRange, Query, Reach
 from service.stores.embedder import NoEmbedder
 from service.stores.qdrant import VectorStore
 from service.stores.qdrant_edge import EdgeVectorStore
@@ -39,10 +39,10 @@ POINTS = [
 ]
 
 
-def make(kind: str, folder: Path) -> VectorStore:
+def make(kind: str, folder: Path, model: str = "") -> VectorStore:
     if kind == "edge":
-        return EdgeVectorStore(folder / "vectors", 4)
-    return ServerVectorStore(":memory:", None, "braid", 4, 2.0)
+        return EdgeVectorStore(folder / "vectors", 4, model)
+    return ServerVectorStore(":memory:", None, "braid", 4, 2.0, model)
 
 
 @pytest.fixture(params=["edge", "server"])
@@ -146,6 +146,37 @@ async def test_what_comes_late_under_an_older_fence_changes_nothing(store: Vecto
     assert [hit.id for hit in await store.search(ADA, EAST, None, Filter(), 9) if hit.score > 0.5] == ["a"]
 
 
+async def test_everything_is_told_with_its_version_and_its_fence(store: VectorStore) -> None:
+    await store.upsert(ADA, [(Document("a", version=3), EAST)], 7)
+    await store.upsert(ADA, [(Document(f"b{n}", version=4), EAST) for n in range(2500)], 8)
+    await store.upsert(BOB, [(Document("c", version=5), EAST)], 9)
+    held = [each async for each in store.everything(ADA)]
+    assert len(held) == 2501
+    assert Held("a", 3, 7) in held
+    assert {each.fence for each in held if each.id != "a"} == {8}
+    assert [each async for each in store.everything("33333333-3333-4333-8333-333333333333")] == []
+
+
+@pytest.mark.parametrize("kind", ["edge", "server"])
+async def test_vectors_of_another_model_are_refused_until_the_index_is_renewed(kind: str, tmp_path: Path) -> None:
+    first = make(kind, tmp_path, "one")
+    await first.open()
+    await first.upsert(ADA, [(Document("a"), EAST)])
+    second = make(kind, tmp_path, "two")
+    if isinstance(first, ServerVectorStore) and isinstance(second, ServerVectorStore):
+        second._client = first._client  # a memory of its own would be empty
+    else:
+        await first.close()
+    with pytest.raises(SetupError, match=r"holds vectors of one .* gives those of two .* `braid rebuild"):
+        await second.open()
+    await second.renew()
+    await second.open()
+    assert await second.count(ADA) == 0
+    await second.upsert(ADA, [(Document("b"), EAST)])
+    assert await second.count(ADA) == 1
+    await second.close()
+
+
 async def test_tenants_with_the_same_ids_do_not_meet(store: VectorStore) -> None:
     await store.upsert(ADA, POINTS)
     await store.upsert(BOB, [(Document("a", "notes"), NORTH)])
@@ -209,9 +240,9 @@ async def test_edge_keeps_its_data_over_a_restart(edge: EdgeVectorStore, tmp_pat
 
 
 async def test_edge_refuses_another_dimension(edge: EdgeVectorStore, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"of 4 dimensions.* gives 8: .*rebuilt \(delete that folder\)"):
+    with pytest.raises(SetupError, match=r"\(4 dimensions\).* \(8 dimensions\).*`braid rebuild --tier vector`"):
         await EdgeVectorStore(tmp_path / "vectors", 8).open()
-    assert json.loads((tmp_path / "vectors" / "meta.json").read_text()) == {"dimension": 4}
+    assert json.loads((tmp_path / "vectors" / "meta.json").read_text()) == {"dimension": 4, "model": ""}
 
 
 async def test_edge_loses_one_shard_until_it_is_opened_again(edge: EdgeVectorStore) -> None:
@@ -300,9 +331,9 @@ async def test_the_server_sits_behind_an_alias_and_refuses_another_dimension() -
     aliases = (await store._client.get_aliases()).aliases
     assert [(each.alias_name, each.collection_name) for each in aliases] == [("braid", "braid_v1")]
     store._dimension, store._ready = 8, False
-    with pytest.raises(SetupError, match=r"of 4 dimensions.* 8: .*rebuilt"):
+    with pytest.raises(SetupError, match=r"\(4 dimensions\).* \(8 dimensions\).*`braid rebuild"):
         await store.open()
-    with pytest.raises(TierInvalid, match="rebuilt"):
+    with pytest.raises(TierInvalid, match="braid rebuild"):
         await store.count(ADA)
     await store.close()
 

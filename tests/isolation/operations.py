@@ -205,6 +205,11 @@ def search(draw: Draw) -> Call:
     return Call("POST", "/v1/search", body)
 
 
+def explain(draw: Draw) -> Call:
+    asked = search(draw)
+    return Call("POST", "/v1/explain", {**asked.body, "id": draw.id()})
+
+
 def search_by_url(draw: Draw) -> Call:
     params: dict[str, Any] = {"q": a_query(draw), **(draw.random.choice(WEIGHTS) or {})}
     params |= draw.maybe(0.3, namespace=draw.namespace()) | draw.maybe(0.3, explain="true")
@@ -282,6 +287,7 @@ def admin(draw: Draw) -> Call:
 
 OPERATIONS: dict[Callable[[Draw], Call], int] = {
     search: 30,
+    explain: 6,
     search_by_url: 8,
     suggest: 8,
     put: 10,

@@ -1,0 +1,1 @@
+"""The crash harness: real processes, killed at random moments under load, and every engine checked afterwards."""
