@@ -212,7 +212,7 @@ class TenantDocuments:
             async with self._writing() as connection:
                 some = sorted(ids[start : start + _BATCH])
                 held = [row["id"] for row in await connection.fetch(_LOCK, self._tenant, some)]
-                await connection.execute(_INDEX_WORDS, self._tenant, held, *self._weighing.numbers)
+                await connection.execute(INDEX_WORDS, self._tenant, held, *self._weighing.numbers)
 
     async def ids(self, after: str, limit: int) -> list[str]:
         return [row["id"] for row in await self._fetch(_IDS, after, limit)]
