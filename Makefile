@@ -8,7 +8,7 @@ COMPILE = $(BIN)/uv pip compile -q --no-config --universal --python-version 3.11
 	--no-annotate --no-emit-index-url $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test audit crash bench lock clean
+.PHONY: help serve test audit crash bench chaos soak lock clean
 
 # Brings .venv up to date with the lock file $(1). Warm, it compares one stamp, starts Python once and stops.
 # A pyenv shim can be on the PATH and still not run, so candidates are tried, not looked up.
@@ -71,6 +71,15 @@ crash: ## kill everything N times under load, then look for what was lost (N=200
 bench: ## measure quality and speed (ARGS="..." is passed on)
 	$(call environment,requirements-dev.lock)
 	$(BIN)/python -m bench $(ARGS)
+
+chaos: ## break every engine in every way under load, then overload (ARGS="--seconds 10")
+	$(call environment,requirements-dev.lock)
+	$(BIN)/python -m bench.chaos $(ARGS)
+	$(BIN)/python -m bench.overload
+
+soak: ## search for MINUTES=20 while faults come and go, and see that nothing piles up
+	$(call environment,requirements-dev.lock)
+	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),20) $(ARGS)
 
 # The development lock is solved first: fastembed holds versions back, and both must agree on every pin.
 # hatchling and editables are in both, because the checkout is installed without build isolation.

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench import measure, quality, report
 from bench.corpus import DATASETS, Corpus, make_corpus
-from bench.fusing import fusing_ms
+from bench.fusing import fusing_ms, shaping_ms
 from bench.server import BenchError, Server, running_server
 from bench.walls import walls
 from service.errors import BraidError
@@ -115,7 +115,7 @@ def _measure(server: Server, corpus: Corpus, asked: Asked, progress: Progress) -
     together = measure.throughput(server, corpus, many, asked.clients, bar(f"Searching, {asked.clients} clients", many))
     memory = server.memory()
     cost = walls(server, corpus, asked.searches * 2, bar("Searching, row security on and off", asked.searches * 2))
-    return report.Run(corpus.source, written, alone, together, memory, fusing_ms(), cost, asked.load)
+    return report.Run(corpus.source, written, alone, together, memory, fusing_ms(), shaping_ms(), cost, asked.load)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ class Run:
     throughput: Throughput
     memory: Mapping[str, float]
     fusing_ms: Sequence[float]
+    shaping_ms: Sequence[float]
     walls: Walls
     load: float
 
@@ -109,7 +110,10 @@ def _fused(searches: Sequence[Timed]) -> list[Line]:
 
 
 def _fusing(run: Run) -> list[Line]:
-    return [_both(f"fusing 3 x {CANDIDATES} hits, in process", run.fusing_ms)]
+    return [
+        _both(f"fusing 3 x {CANDIDATES} hits, in process", run.fusing_ms),
+        _both("fusing and shaping 3 x 300 hits, in process", run.shaping_ms, 1.0),
+    ]
 
 
 def _load(run: Run) -> list[Line]:

@@ -57,10 +57,12 @@ from service.stores.words import BM25, WITHOUT_BM25, Corpora, Weighing, best_ran
 from service.tally import Tally
 from service.tiers import Tier
 from service.tiers.breaker import BreakerPolicy
+from service.tiers.deadline import in_time
 from service.tiers.graph import GraphTier
 from service.tiers.guard import Guard, GuardPolicy
 from service.tiers.keyword import KeywordTier
 from service.tiers.vector import VectorTier
+from service.tracing import Tracing
 from service.verification import Verification
 from service.worker import GraphSink, Sink, VectorSink, Worker
 
@@ -72,6 +74,7 @@ log = logging.getLogger(__name__)
 SAMPLE_TENANT = "sample"
 EMBEDDED_ROLE = "braid_app"
 _FLUSH_SECONDS = 30
+_PING_SECONDS = 1
 _SAMPLE_SECONDS = 5
 
 
@@ -111,7 +114,9 @@ def create_app(settings: Settings, *, renew_vectors: bool = False) -> FastAPI:
     openapi.describe(app, limits)
     if settings.cors_origins:
         _allow_pages_of(app, settings.cors_origins.split())
-    gate = Gate(settings.search_concurrency, settings.search_queue_ms / 1000, time.monotonic)
+    gate = Gate(
+        settings.search_concurrency, settings.search_queue_ms / 1000, settings.search_timeout_ms / 2000, time.monotonic
+    )
     app.add_middleware(AdmissionMiddleware, gate=gate, most=settings.max_calls)
     app.add_middleware(RequestMiddleware, limits=limits, ops_port=settings.ops_port)
     return app
@@ -129,12 +134,17 @@ def _allow_pages_of(app: FastAPI, origins: list[str]) -> None:
 
 async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool) -> tuple[Engines, State]:
     trust = _trust(settings)
+    if settings.otlp_endpoint is not None:
+        tracing = Tracing(settings.otlp_endpoint, queries=settings.trace_queries)
+        tracing.start()
+        stack.push_async_callback(tracing.stop)
     ranking = _ranking(settings)
     addresses = await _addresses(settings, stack)
     postgres = await _open_postgres(settings, addresses, stack)
     embedder = await _open_embedder(settings, stack)
     vectors = await _open_vectors(settings, embedder, stack, postgres if renew_vectors else None)
     graph = _open_graph(settings, settings.falkordb_url or addresses.falkordb_url or "", stack)
+    await asyncio.gather(_say_if_down("Qdrant", vectors.ping), _say_if_down("FalkorDB", graph.ping))
     bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
     weighing = await _weighing(settings, postgres)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
@@ -152,7 +162,7 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
         stack.push_async_callback(guard.close)
     keys = Keys(postgres, key_pepper(settings), time.monotonic)
     await _run([keys.keep_flushing(_FLUSH_SECONDS)], stack)
-    tally = Tally()
+    tally = Tally(slow_ms=settings.slow_search_ms)
     samples = await _samples(Samples(postgres, tally, settings.stats_keep_hours), stack)
     backlog, tenants = Backlog(postgres), Tenants(postgres)
     admission = Admission(backlog, settings.index_backlog_max, clock=time.monotonic)
@@ -288,6 +298,15 @@ def _open_graph(settings: Settings, url: str, stack: AsyncExitStack) -> GraphSto
     graph = GraphStore(url, password=password, timeout_ms=settings.search_timeout_max_ms)
     stack.push_async_callback(graph.close)
     return graph
+
+
+async def _say_if_down(engine: str, ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """An engine that is not there is no reason not to start, but one to say so."""
+    try:
+        await in_time(ping(), _PING_SECONDS)
+    except (BraidError, TimeoutError) as error:
+        reason = str(error) or f"no answer in {_PING_SECONDS} s"
+        log.warning("starting without %s (%s): searches miss its tier until it comes", engine, reason)
 
 
 async def _addresses(settings: Settings, stack: AsyncExitStack) -> Addresses:

@@ -20,7 +20,7 @@ import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from service import __version__
+from service import __version__, logs
 from service.admin_cli import key_app, tenant_app
 from service.console import (
     Key,
@@ -30,7 +30,6 @@ from service.console import (
     checked,
     client_of,
     err,
-    log_at,
     out,
     prepared,
     read_settings,
@@ -86,7 +85,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="print the 
 def serve(inherit: Annotated[str | None, typer.Option(hidden=True, help="sockets of a worker")] = None) -> None:
     """Start the API and every engine that has no address of its own. Ctrl-C stops them all."""
     settings = read_settings()
-    log_at(settings.log_level)
+    logs.configure(settings.log_level, settings.log_format)
     if inherit is not None:
         line, listeners = inherited(inherit)
         _run(_serve(settings, listeners, line))
@@ -374,7 +373,7 @@ def _progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
 def doctor(url: Url = None) -> None:
     """Check the settings and each engine, and say what is wrong."""
     settings = read_settings()
-    log_at("error")
+    logs.configure("error")
     if url is None and running(settings.data_dir) is not None:
         url = address_of(settings)
     where = url or f"the engines, started on {settings.data_dir} for this check"

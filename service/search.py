@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from service import metrics
+from service import metrics, tracing
 from service.errors import Degraded, InvalidInput, NotFound
 from service.highlighting import highlighted
 from service.model import Document, Facts, Found, Query, Ranked, SearchResult, Status, TierAnswer
@@ -87,12 +87,14 @@ class Searcher:
         missing = [a.tier for a in answers if not a.status.answered]
         refuse_degraded(query, missing)
         weights = effective_weights(plan.weights, speaking(answers))
-        ranking = fuse(answers, weights, query.ranking.fusion)
+        with tracing.span("fuse"):
+            ranking = fuse(answers, weights, query.ranking.fusion)
         facts = await budget.store(known_facts(documents, ranking, query))
         ranking = shape(ranking, facts, query, datetime.now(UTC))
         confidence = confidences(ranking, most)
         ranking, _ = await budget.store(cut(documents, ranking, facts or {}, confidence, query))
-        results = await budget.store(page(documents, ranking, confidence, query))
+        with tracing.hydrating():
+            results = await budget.store(page(documents, ranking, confidence, query))
         if query.highlight:
             results = await budget.store(highlighted(self._postgres, results, query))
         return SearchResult(

@@ -25,6 +25,12 @@ class Settings(Limits, BaseSettings):
     cors_origins: str = Field("", description="origins whose pages may call, with spaces between; none if unset")
     data_dir: Path = Field(Path(".braid"), description="where embedded engines, logs and made secrets live")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
+    log_format: Literal["text", "json"] = Field("text", description="how lines are logged: for people, or for machines")
+    slow_search_ms: int = Field(1000, ge=0, le=60_000, description="searches that take longer are logged; 0 for none")
+    otlp_endpoint: str | None = Field(
+        None, pattern="^https?://", description="where traces go, by OTLP over HTTP: http://host:4318; none if unset"
+    )
+    trace_queries: bool = Field(False, description="tell traces what was searched for")
     sample: bool = Field(True, description="load the sample documents on the first embedded start")
 
     postgres_url: SecretStr | None = Field(None, description="postgresql://user:password@host:5432/db")
@@ -68,7 +74,7 @@ class Settings(Limits, BaseSettings):
     vector_share: float = Field(0.8, ge=0.05, le=1, description="the same of the vector tier, embedding included")
     graph_share: float = Field(0.8, ge=0.05, le=1, description="the same of the graph tier")
     tier_concurrency: int = Field(16, ge=1, le=1000, description="questions that a tier works on at once")
-    search_concurrency: int = Field(64, ge=1, le=10_000, description="searches at work at once; others take turns")
+    search_concurrency: int = Field(64, ge=1, le=10_000, description="most searches at work at once")
     search_queue_ms: int = Field(250, ge=0, le=30_000, description="longest wait for a turn; beyond it a 503 at once")
     max_calls: int = Field(1000, ge=10, le=100_000, description="calls to the API at work or waiting at once")
     breaker_calls: int = Field(20, ge=1, le=10_000, description="calls to a tier that its breaker looks back on")

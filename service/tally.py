@@ -6,13 +6,16 @@ for one tenant in one minute, so far: saving it twice changes nothing, and it is
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from service import metrics
+from service import logs, metrics
 from service.model import SearchResult, Status, TierAnswer
+
+log = logging.getLogger(__name__)
 
 # Upper bounds in ms of what a search may take; a sample counts the searches between one and the next.
 BOUNDS_MS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000, 5000, 10_000)
@@ -26,8 +29,9 @@ Moment = tuple[str, int]  # a tenant, and a minute since 1970
 class Tally:
     """Counts every search of one process."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, slow_ms: float = 0) -> None:
         self._clock = clock
+        self._slow_ms = slow_ms
         self._minute = 0
         self._samples: dict[Moment, Sample] = {}
         self._unsaved: set[Moment] = set()
@@ -42,6 +46,8 @@ class Tally:
             sample[f"tiers.{answer.tier}.candidates"] += len(answer.hits)
 
     def answered(self, tenant: str, result: SearchResult) -> None:
+        if 0 < self._slow_ms < result.took_ms:
+            log.warning("a search took %.0f ms", result.took_ms, extra={"braid": {"search": logs.explanation(result)}})
         sample = self._sample(tenant)
         label = metrics.tenant_label(tenant)
         self._outcome(sample, label, "degraded" if result.degraded else "full", result.took_ms)

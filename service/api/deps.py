@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from service import logs
 from service.api.rates import Rates
 from service.errors import Forbidden, Unauthorized
 from service.indexing import Writer
@@ -76,8 +77,9 @@ async def get_caller(request: Request, state: StateDep, credentials: _Credential
         raise Unauthorized("send your API key as `Authorization: Bearer braid_...`")
     with state.rates.guessing(request):
         caller = await _identified(state, credentials.credentials)
-    if caller.tenant_reach is not None and "braid.caller" in request.scope:
-        request.scope["braid.caller"]["tenant"] = caller.tenant_reach.tenant
+    if caller.tenant_reach is not None:
+        logs.tenant.set(caller.tenant_reach.tenant)
+        request.scope.get("braid.caller", {})["tenant"] = caller.tenant_reach.tenant
     state.rates.admit(request, caller)
     return caller
 

@@ -13,7 +13,7 @@ from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 
-from service import metrics
+from service import logs, metrics, tracing
 from service.api import surface
 from service.api.handlers import Refused, problem
 from service.api.limits import Limits, applying, too_deep
@@ -47,6 +47,13 @@ class RequestMiddleware:
         headers = Headers(scope=dict(scope))
         request_id = _request_id(headers)
         scope["braid.request_id"] = request_id
+        logs.request_id.set(request_id)
+        logs.tenant.set("")
+        with tracing.request(scope["method"], headers, request_id) as span:
+            await self._timed(scope, headers, receive, send, span)
+
+    async def _timed(self, scope: Scope, headers: Headers, receive: Receive, send: Send, span: Any) -> None:
+        request_id = scope["braid.request_id"]
         scope["braid.headers"] = {}  # what endpoints want said beside their answer, whatever becomes of it
         status = 0
         started = time.perf_counter()
@@ -72,6 +79,7 @@ class RequestMiddleware:
                 await unforeseen(scope)(scope, receive, respond)
         finally:
             _count(scope, status or 500, time.perf_counter() - started)
+            tracing.answered(span, scope["method"], _route(scope), status or 500)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         # By the socket that the request came in on, not by what the request says.
@@ -126,8 +134,12 @@ def _request_id(headers: Headers) -> str:
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
+def _route(scope: Scope) -> str:
+    return getattr(scope.get("route"), "path", "unmatched")
+
+
 def _count(scope: Scope, status: int, seconds: float) -> None:
-    route = getattr(scope.get("route"), "path", "unmatched")
+    route = _route(scope)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     metrics.HTTP_REQUESTS.labels(method, route, str(status)).inc()
     metrics.HTTP_SECONDS.labels(method, route).observe(seconds)

@@ -73,7 +73,7 @@ def tuned(folder: Path, bar: Bar, *, train: str | None, within: str | None, vect
     known = _some(known, LEARN_ON)
     questions = {question.id: question for side in (test, learnt or test) for question in side.questions}
     wanted = [questions[id_] for id_ in {**known, **unseen}]
-    found, weights = _asked(replace(test, questions=wanted), bar, vectors)
+    found, weights = asked(replace(test, questions=wanted), bar, vectors)
     return learn(folder.resolve().name, found, weights, (known, unseen), bar)
 
 
@@ -145,7 +145,8 @@ def _some(judgements: Judgements, most: int) -> Judgements:
     return {id_: judgements[id_] for id_ in chosen}
 
 
-def _asked(collection: Collection, bar: Bar, vectors: Path | None) -> tuple[Found, Mapping[str, float]]:
+def asked(collection: Collection, bar: Bar, vectors: Path | None) -> tuple[Found, Mapping[str, float]]:
+    """What every tier of a Braid started for this finds, and that Braid's default weights."""
     own = {} if vectors is None else {"BRAID_EMBEDDER": "none", "BRAID_EMBEDDER_DIMENSION": str(dimension_of(vectors))}
     with throw_away(tuning() | DEEP | own) as braid, Client(braid.url, braid.key("tune")) as client:
         client.load(collection, bar)

@@ -31,6 +31,8 @@ _INDEX_SECONDS = 0.001
 _BUSY = ("timed out", "pending queries", "timeout")
 _NO_GRAPH = "empty key"
 _NO_MODULE = "unknown command"
+# uvloop says RuntimeError, where asyncio says ConnectionError, of a connection that the server has closed.
+_LOST = (RedisConnectionError, RuntimeError)
 
 
 class GraphStore:
@@ -191,7 +193,7 @@ def _pool(url: str, password: str | None, timeout_ms: int, max_connections: int)
         timeout=timeout_ms / 1000,
         socket_connect_timeout=_CONNECT_SECONDS,
         socket_timeout=_WRITE_MS / 1000 + _SLACK_SECONDS,
-        retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+        retry=Retry(NoBackoff(), 1, supported_errors=_LOST),  # type: ignore[arg-type]
         decode_responses=True,
         **options,
     )
@@ -204,7 +206,7 @@ def _translated() -> Iterator[None]:
         yield
     except (RedisTimeoutError, TimeoutError) as error:
         raise TierUnavailable("FalkorDB did not answer in time") from error
-    except (RedisConnectionError, OSError) as error:
+    except (*_LOST, OSError) as error:
         raise TierUnavailable("FalkorDB cannot be reached") from error
     except ResponseError as error:
         raise _refusal(str(error)) from error

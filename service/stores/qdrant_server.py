@@ -43,6 +43,7 @@ SERVER = Dialect(
 )
 _PAGE = 2000
 _REFUSED = (400, 409, 413, 422)
+_OPEN_SECONDS = 2  # for the start to wait, where the server takes connections and says nothing
 
 
 class ServerVectorStore:
@@ -70,8 +71,9 @@ class ServerVectorStore:
         if self._client is None:
             self._client = self._connect()
         try:
-            await self._prepare(self._client)
-        except TierUnavailable:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                await self._prepare(self._client)
+        except (TierUnavailable, TimeoutError):
             self._ready = False
 
     async def renew(self) -> None:

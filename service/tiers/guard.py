@@ -7,7 +7,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from service import metrics
+from service import metrics, tracing
 from service.errors import StoreUnavailable, TierInvalid, TierUnavailable, outline
 from service.model import Hit, Query, Status, TierAnswer
 from service.tiers import Tier
@@ -53,7 +53,10 @@ class Guard:
     async def ask(self, query: Query, limit: int, left_ms: float) -> TierAnswer:
         """The tier's answer, or why there is none. Raises only when PostgreSQL itself is gone."""
         started = time.perf_counter()
-        answer = await self._answer(query, limit, max(1, int(left_ms * self._policy.share)))
+        with tracing.asking(self.name, query.text) as span:
+            answer = await self._answer(query, limit, max(1, int(left_ms * self._policy.share)))
+            span.set_attribute("braid.status", answer.status.value)
+            span.set_attribute("db.response.returned_rows", len(answer.hits))
         seconds = time.perf_counter() - started
         metrics.TIER_REQUESTS.labels(self.name, answer.status.value).inc()
         metrics.TIER_SECONDS.labels(self.name).observe(seconds)

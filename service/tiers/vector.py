@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service import metrics
+from service import metrics, tracing
 from service.model import Hit, Query
 from service.stores.embedder import NONE, Embedder
 from service.stores.qdrant import VectorStore
@@ -31,5 +31,5 @@ class VectorTier:
             return query.vector
         if self._embedder.name == NONE:
             return ()
-        with metrics.EMBEDDING_SECONDS.labels("query").time():
+        with metrics.EMBEDDING_SECONDS.labels("query").time(), tracing.span("embed"):
             return await self._embedder.embed_query(query.text)

@@ -32,5 +32,5 @@ async def test_the_harness_notices_a_promise_that_is_broken(
     sabotage: str, among: tuple[str, ...], noticed: set[str]
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="bc-", dir="/tmp") as folder:
-        findings, _, _ = await crash(Path(folder), 3, 7, sabotage=sabotage, among=among)
+        findings, _, _ = await crash(Path(folder), 2, 7, sabotage=sabotage, among=among)
     assert {kind.split()[0] for kind in findings.counts} & noticed, findings.examples

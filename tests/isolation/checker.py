@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from service import logs
 from tests.isolation.canaries import KINDS, Canary, canaries
 from tests.isolation.operations import OPERATIONS, Call, Draw, admin
 from tests.isolation.world import Visitor, World, document, key_name, tenant_name
@@ -158,10 +160,12 @@ class _Watch(logging.Handler):
         super().__init__(logging.DEBUG)
         self._report = report
         self._secrets = secrets
-        self._formatter = logging.Formatter()
+        self._formatter = logs.JsonLines()
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = self._formatter.format(record)
+        fields = json.loads(self._formatter.format(record))
+        fields.pop("request_id", None)  # the caller's own choice, and meant to be found here
+        line = json.dumps(fields)
         told = sorted(map(str, canaries(line)))
         if told or any(secret in line for secret in self._secrets):
             self._report.leaks.append(f"the log of {record.name} quotes {told or 'a secret'}")

@@ -133,6 +133,7 @@ async def created(folder: Path, size: int, seed: int = 0, **settings: Any) -> As
             "max_body_bytes": 65_536,
             "rate_limit_key": 20,
             "rate_limit_failures": 0,
+            "slow_search_ms": 1,
             "oidc_issuer": issuer.url,
             "oidc_audience": AUDIENCE,
             **settings,

@@ -57,7 +57,7 @@ def clock() -> Clock:
 
 async def taught(clock: Clock, slots: int, patience: float, takes: float) -> tuple[Gate, Work]:
     """A gate that has seen calls take so long."""
-    gate = Gate(slots, patience, clock)
+    gate = Gate(slots, patience, 1000, clock)
     for _ in range(200):
         async with gate.entered("x"):
             clock.now += takes
@@ -107,7 +107,7 @@ async def test_what_is_expected_follows_how_long_calls_take(clock: Clock) -> Non
 
 
 async def test_a_wrong_guess_is_corrected_while_waiting() -> None:
-    gate = Gate(1, 0.02, Clock())
+    gate = Gate(1, 0.02, 1000, Clock())
     work = Work(gate)
     await work.start("a1", "a2")
     await asyncio.sleep(0.1)
@@ -144,8 +144,56 @@ async def test_a_turn_that_comes_as_its_caller_goes_is_not_lost(clock: Clock) ->
 
 
 async def test_a_failure_inside_frees_the_slot(clock: Clock) -> None:
-    gate = Gate(1, 1, clock)
+    gate = Gate(1, 1, 1000, clock)
     with pytest.raises(ZeroDivisionError):
         async with gate.entered("a"):
             1 / 0  # noqa: B018
     assert gate.busy == 0
+
+
+async def run(gate: Gate, clock: Clock, seconds: float, times: int = 1) -> None:
+    for _ in range(times):
+        async with gate.entered("a"):
+            clock.now += seconds
+
+
+async def test_fewer_are_let_in_while_they_take_too_long_and_more_again_when_they_do_not(clock: Clock) -> None:
+    gate = Gate(20, 1, 0.5, clock)
+    await run(gate, clock, 0.4, 10)
+    assert gate.slots == 20, "never more than the most"
+    await run(gate, clock, 0.6)
+    assert gate.slots == 14
+    await run(gate, clock, 0.6, 50)
+    assert gate.slots == 4, "never fewer than a few"
+    await run(gate, clock, 0.1, 4)
+    assert gate.slots == 4
+    await run(gate, clock, 0.1, 2)
+    assert gate.slots == 5
+    await run(gate, clock, 0.1, 500)
+    assert gate.slots == 20
+
+
+async def test_many_that_end_late_together_count_once(clock: Clock) -> None:
+    gate = Gate(20, 1, 0.5, clock)
+    work = Work(gate)
+    names = [f"a{number}" for number in range(15)]
+    await work.start(*names)
+    clock.now += 0.6
+    await work.end(*names)
+    assert gate.slots == 14
+    assert gate.busy == 0
+
+
+async def test_when_fewer_may_a_slot_that_is_left_stays_empty(clock: Clock) -> None:
+    gate = Gate(6, 100, 0.5, clock)
+    work = Work(gate)
+    await work.start("a1", "a2", "a3", "a4", "a5", "a6", "b1", "b2")
+    clock.now += 0.6
+    await work.end("a1")
+    assert (gate.slots, gate.busy, gate.waiting) == (4, 5, 2)
+    await work.end("a2")
+    assert (gate.busy, gate.waiting) == (4, 2)
+    await work.end("a3")
+    assert (gate.busy, gate.waiting) == (4, 1)
+    await work.end("a4", "a5", "a6", "b1", "b2")
+    assert (gate.busy, gate.waiting) == (0, 0)

@@ -34,6 +34,7 @@ async def crash(
         for client in writing:
             client.stopped = True
         await asyncio.gather(*tasks)
+        await asyncio.to_thread(cluster.last_blow, among)
         await cluster.up()
         findings.converged_s = await converged(cluster.addresses.postgres_url or "", CONVERGE_S)
         await asyncio.sleep(0.5)  # a sabotaged worker says that it is done before it is

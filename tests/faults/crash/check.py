@@ -112,7 +112,7 @@ def _against_postgres(findings: Findings, engine: str, stored: Mapping[str, int]
 
 
 async def _in_qdrant(cluster: Cluster, tenant: str) -> list[tuple[str, int]]:
-    store = EdgeVectorStore(cluster.vectors, DIMENSION)
+    store = EdgeVectorStore(cluster.vectors, DIMENSION, "none")
     await store.open()
     try:
         return [(held.id, held.version) async for held in store.everything(tenant)]

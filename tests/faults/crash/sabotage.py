@@ -47,7 +47,7 @@ def record_before_applying() -> None:
     async def boastful(self: Worker, tenant: str, claims: Any, lease: Any) -> None:
         await self._record(tenant, claims)
         change = await self._change(tenant, claims, lease)
-        await asyncio.sleep(LATE_S)
+        await asyncio.sleep(3 * LATE_S)
         await self._sink.apply(change)
 
     Worker._apply = boastful  # type: ignore[method-assign]
