@@ -228,6 +228,8 @@ class TestKeys:
     PATHS = (
         ("POST", "/v1/search"),
         ("GET", "/v1/search?q=x"),
+        ("POST", "/v1/search/batch"),
+        ("POST", "/v1/explain"),
         ("GET", "/v1/suggest?q=x"),
         ("GET", "/v1/stats"),
         ("GET", "/v1/stats/history"),
