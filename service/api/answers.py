@@ -97,9 +97,7 @@ class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
-    match_confidence: float = Field(
-        description="how good a match this is; `confidence` is the document's own"
-    )
+    match_confidence: float = Field(description="how good a match this is; `confidence` is the document's own")
     badge: Literal["HIGH", "MED", "LOW"]
     source: Literal["search", "activated", "conflict"]
     tiers: dict[str, ContributionOut]
