@@ -385,7 +385,7 @@ def test_a_created_key_works_within_its_scope(served: Served) -> None:
 
 
 def test_migrate_and_keys_work_without_a_running_instance(place: Place) -> None:
-    assert re.fullmatch(r"Applied 0001_\S+.*\.\n", place.braid("migrate").stdout)
+    assert re.fullmatch(r"Applied 0001_\S+.*\.\n", place.braid("migrate").stdout, re.DOTALL)
     assert place.braid("migrate").stdout == "The database is up to date.\n"
     assert place.braid("key", "create", "--tenant", "team").stdout.startswith("braid_")
     assert living(place.data) == []
