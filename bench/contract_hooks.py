@@ -39,7 +39,8 @@ _BEYOND_SCHEMA = re.compile(
     r"|give `namespace` or `include_namespaces`, not both"
     r"|give one of `in`, "
     r"|at least one tier needs a weight above 0|must be 0, or from 0.000001 to"
-    r"|must be the lowest score, then the highest|no profile is called "
+    r"|must be the lowest score, then the highest|no profile is called |takes no normaliser"
+    r"|would not be asked here|is none that this service gave"
     r"|this service embeds with "
     r"|there is no project |has no text search configuration"
     r"|^filter\."  # JSON in a query parameter: its schema says it is text

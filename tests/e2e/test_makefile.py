@@ -42,7 +42,8 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_make_alone_lists_the_commands(checkout: Path) -> None:
     listed = [line.split()[0] for line in make(checkout).stdout.splitlines()[1:]]
-    assert listed == ["help", "serve", "test", "audit", "bench", "lock", "clean"]
+    commands = ["help", "serve", "test", "audit", "crash", "bench", "chaos", "soak", "lock", "clean"]
+    assert listed == commands
 
 
 def test_a_python_of_the_wrong_version_is_named_with_what_to_do(checkout: Path) -> None:
