@@ -40,6 +40,8 @@ _BEYOND_SCHEMA = re.compile(
     r"|give one of `in`, "
     r"|at least one tier needs a weight above 0|must be 0, or from 0.000001 to"
     r"|must be the lowest score, then the highest|no profile is called "
+    r"|takes no normaliser"
+    r"|is none that this service gave"
     r"|this service embeds with "
     r"|there is no project |has no text search configuration"
     r"|^filter\."  # JSON in a query parameter: its schema says it is text
@@ -78,6 +80,8 @@ def _make_likely(body: dict[str, Any]) -> None:
     vector = body.get("vector")
     if isinstance(vector, list) and len(vector) in range(1, 8):
         body["vector"] = (vector * _DIMENSION)[:_DIMENSION]
+    if isinstance(body.get("cursor"), str) and len(body["cursor"]) % 3 != 1:
+        del body["cursor"]
     if body.get("namespace") and body.get("include_namespaces"):
         del body["namespace"]
     for field, value in _KNOWN.items():
