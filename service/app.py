@@ -45,7 +45,7 @@ from service.api.schemas import DocumentIn
 from service.cursors import Cursors
 from service.embedded import Addresses, EmbeddedEngines, check_platform
 from service.errors import BraidError, InvalidInput, SetupError
-from service.indexing import Writer, keep_completing, keep_counting
+from service.indexing import Writer, keep_completing, keep_counting, keep_wording
 from service.model import Reach
 from service.recall import Recall
 from service.removal import Removal
@@ -63,6 +63,7 @@ from service.stores.documents import SINKS
 from service.stores.embedder import NONE, Embedder, create_embedder
 from service.stores.falkordb import GraphStore
 from service.stores.keys import KeyDesk, Keys, NewKey
+from service.stores.languages import Rewording, check_language
 from service.stores.migrations import check_applied, migrate
 from service.stores.postgres import Postgres
 from service.stores.qdrant import VectorStore
@@ -163,9 +164,10 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
     graph = _open_graph(settings, settings.falkordb_url or addresses.falkordb_url or "", stack)
     await asyncio.gather(_say_if_down("Qdrant", vectors.ping), _say_if_down("FalkorDB", graph.ping))
     bell = await _start_workers(settings, postgres, [VectorSink(vectors, embedder), GraphSink(graph)], stack)
-    weighing = Weighing(settings.keyword_title_weight, settings.keyword_tag_weight, settings.bm25_k1, settings.bm25_b)
+    weighing = await _weighing(settings, postgres)
     completions, every_s = Completions(postgres), settings.keyword_refresh_ms / 1000
     counting = [keep_counting(Corpora(postgres, weighing), every_s), keep_completing(completions, every_s)]
+    counting.append(keep_wording(Rewording(postgres, weighing), every_s))
     await _run(counting, stack)
     ranker = await _ranker(postgres)
     tiers: list[Tier] = [
@@ -211,7 +213,7 @@ async def _build(settings: Settings, stack: AsyncExitStack, renew_vectors: bool)
         keys=keys,
         tokens=_tokens(trust, postgres, stack),
         tenants=tenants,
-        spaces=Spaces(tenants),
+        spaces=Spaces(tenants, settings.keyword_language),
         key_desk=KeyDesk(tenants, keys),
         removal=Removal(postgres, vectors, graph, writer, settings.wait_timeout_ms / 1000),
         embedder=embedder.name,
@@ -452,6 +454,17 @@ def _guards(tiers: Sequence[Tier], settings: Settings) -> list[Guard]:
         )
         for tier in tiers
     ]
+
+
+async def _weighing(settings: Settings, postgres: Postgres) -> Weighing:
+    await check_language(postgres, settings.keyword_language)
+    return Weighing(
+        settings.keyword_title_weight,
+        settings.keyword_tag_weight,
+        settings.bm25_k1,
+        settings.bm25_b,
+        settings.keyword_language,
+    )
 
 
 async def _ranker(postgres: Postgres) -> str:

@@ -14,6 +14,7 @@ from service.model import Document, Edge, Reach
 from service.stores.backlog import Admission
 from service.stores.completions import Completions
 from service.stores.documents import TenantDocuments, Written
+from service.stores.languages import Rewording
 from service.stores.postgres import Postgres
 from service.stores.words import Corpora, Weighing
 
@@ -109,6 +110,11 @@ async def keep_counting(corpora: Corpora, every_s: float) -> None:
 async def keep_completing(completions: Completions, every_s: float) -> None:
     """Counts what was written for completions, for ever."""
     await _keep_up("the completions are", completions.behind, completions.fold, every_s)
+
+
+async def keep_wording(rewording: Rewording, every_s: float) -> None:
+    """Indexes again what stands in namespaces whose language has changed, for ever."""
+    await _keep_up("the words of namespaces with another language are", rewording.behind, rewording.reword, every_s)
 
 
 async def _keep_up(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.model import Adjustment, Contribution, Document, Found, Ranked, SearchResult, Suggestion, TierAnswer
 from service.ranking.activation import CONFLICT
@@ -97,7 +97,7 @@ class ResultOut(DocumentOut):
     """One result: a document, its score, and where the score comes from; `adjustments` come with `explain: true`."""
 
     score: float
-    confidence: float
+    match_confidence: float = Field(description="how good a match this is; `confidence` is the document's own")
     badge: Literal["HIGH", "MED", "LOW"]
     source: Literal["search", "activated", "conflict"]
     tiers: dict[str, ContributionOut]
@@ -174,7 +174,7 @@ class ExplainOut(BaseModel):
     rank: int | None
     reason: str
     score: float | None
-    confidence: float
+    match_confidence: float
     badge: Literal["HIGH", "MED", "LOW"]
     tiers: dict[str, StandingOut]
     contributions: dict[str, ContributionOut]
@@ -356,7 +356,7 @@ def explain_body(explained: Explanation, request_id: str) -> dict[str, Any]:
         "rank": explained.rank,
         "reason": explained.reason,
         "score": None if ranked is None else ranked.score,
-        "confidence": explained.confidence,
+        "match_confidence": explained.confidence,
         "badge": explained.badge,
         "tiers": {name: asdict(each) for name, each in explained.tiers.items()},
         "contributions": {name: _contribution(share, True) for name, share in tiers.items()},
@@ -377,7 +377,7 @@ def _result(found: Found, explain: bool) -> dict[str, Any]:
         "source": _source(found.ranked),
         "tiers": tiers,
     }
-    body |= {"confidence": found.confidence, "badge": found.badge}
+    body |= {"match_confidence": found.confidence, "badge": found.badge}
     if found.highlight is not None:
         body["highlight"] = {"title": found.highlight.title, "content": found.highlight.content}
     return body | {"adjustments": [_adjustment(step) for step in found.ranked.adjustments]} if explain else body

@@ -26,8 +26,8 @@ _COLUMNS = """d.id, d.namespace, d.title, d.content, d.metadata, d.type, d.tags,
 # Held until the write is done, so that whoever deletes the tenant can wait for it.
 _ACTIVE = "SELECT FROM tenants WHERE id = $1 AND state = 'active' FOR KEY SHARE"
 _NAME_SPACES = """
-INSERT INTO namespaces (tenant_id, name, project)
-SELECT $1, name, coalesce(app_project(), 'default') FROM unnest($2::text[]) AS name
+INSERT INTO namespaces (tenant_id, name, project, language)
+SELECT $1, name, coalesce(app_project(), 'default'), quote_ident($3)::regconfig FROM unnest($2::text[]) AS name
 ON CONFLICT (tenant_id, name) DO NOTHING
 """
 # A document whose digest is unchanged is not touched, and so not indexed again.
@@ -52,7 +52,7 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET namespace = excluded.namespace, title 
 WHERE d.digest <> excluded.digest
 RETURNING d.id, d.version, d.xmax = 0 AS created
 """
-_INDEX_WORDS = """
+INDEX_WORDS = """
 WITH put AS (
     INSERT INTO words (tenant_id, id, namespace, length, tsv, impacts)
     SELECT $1, d.id, d.namespace, size.length, v.tsv,
@@ -186,9 +186,10 @@ class TenantDocuments:
         """Writes documents with their links, and marks what changed as dirty, in one transaction."""
         rows = [_row(document, links) for document, links in sorted(documents, key=lambda pair: pair[0].id)]
         async with self._writing() as connection:
-            await connection.execute(_NAME_SPACES, self._tenant, sorted({d.namespace for d, _ in documents}))
+            names = sorted({d.namespace for d, _ in documents})
+            await connection.execute(_NAME_SPACES, self._tenant, names, self._weighing.language)
             changed = {r["id"]: r for r in await connection.fetch(_UPSERT, self._tenant, rows)}
-            await connection.execute(_INDEX_WORDS, self._tenant, sorted(changed), *self._weighing.numbers)
+            await connection.execute(INDEX_WORDS, self._tenant, sorted(changed), *self._weighing.numbers)
             relinked = [(d, links) for d, links in documents if links is not None and d.id in changed]
             await self._relink(connection, relinked)
             await self._mark(connection, sorted(changed), SINKS, [changed[id]["version"] for id in sorted(changed)])
@@ -211,7 +212,7 @@ class TenantDocuments:
             async with self._writing() as connection:
                 some = sorted(ids[start : start + _BATCH])
                 held = [row["id"] for row in await connection.fetch(_LOCK, self._tenant, some)]
-                await connection.execute(_INDEX_WORDS, self._tenant, held, *self._weighing.numbers)
+                await connection.execute(INDEX_WORDS, self._tenant, held, *self._weighing.numbers)
 
     async def ids(self, after: str, limit: int) -> list[str]:
         return [row["id"] for row in await self._fetch(_IDS, after, limit)]

@@ -32,7 +32,8 @@ VALUES ($1, $2, $3, quote_ident($4)::regconfig, $5, $6) ON CONFLICT DO NOTHING R
 _LIST = f"SELECT {_SHOWN} FROM namespaces WHERE tenant_id = $1 AND name > $2 ORDER BY name LIMIT $3"  # noqa: S608
 _HOLD = f"SELECT {_SHOWN} FROM namespaces WHERE tenant_id = $1 AND name = $2 FOR UPDATE"  # noqa: S608
 _CHANGE = f"""
-UPDATE namespaces SET project = $3, language = quote_ident($4)::regconfig, weights = $5, ranking = $6
+UPDATE namespaces SET project = $3, language = quote_ident($4)::regconfig,
+    worded_to = CASE WHEN language = quote_ident($4)::regconfig THEN worded_to ELSE '' END, weights = $5, ranking = $6
 WHERE tenant_id = $1 AND name = $2
 RETURNING {_SHOWN}
 """  # noqa: S608
@@ -46,8 +47,9 @@ _NEW = {"project": DEFAULT, "language": "english", "weights": None, "ranking": N
 class Spaces:
     """What a tenant is divided into."""
 
-    def __init__(self, tenants: Tenants) -> None:
+    def __init__(self, tenants: Tenants, language: str = "english") -> None:
         self._tenants = tenants
+        self._new = {**_NEW, "language": language}
 
     async def projects(self, tenant: str, after: str, limit: int) -> list[dict[str, Any]]:
         async with self._tenants.opened(tenant, changing=False) as (connection, id):
@@ -87,7 +89,7 @@ class Spaces:
 
     async def add_namespace(self, actor: str, tenant: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         async with self._tenants.opened(tenant) as (connection, id):
-            chosen = await _checked(connection, id, {**_NEW, **settings})
+            chosen = await _checked(connection, id, {**self._new, **settings})
             made = await connection.fetchrow(_ADD, id, name, *chosen)
             if made is None:
                 raise Conflict(f"there is a namespace {name!r} already")

@@ -53,12 +53,16 @@ _WEIGHED = "UPDATE corpus SET weighed_to = $2 WHERE tenant_id = $1"
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """BM25's parameters, and how much a word in the title or a tag counts compared with one in the content."""
+    """BM25's parameters, and how much a word in the title or a tag counts compared with one in the content.
 
-    title: float = 2.0
+    `language` is that of namespaces for which none was chosen.
+    """
+
+    title: float = 3.0
     tags: float = 1.0
     k1: float = 1.2
     b: float = 0.75
+    language: str = "english"
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:

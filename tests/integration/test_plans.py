@@ -70,7 +70,6 @@ OF_A_TENANT: dict[str, tuple[str, tuple[object, ...]]] = {
     "pending": (documents._PENDING, (TENANT, IDS, 5)),
     "delete": (documents._DELETE, (TENANT, IDS)),
     "lock some": (documents._LOCK_SOME, (TENANT, "ns1", 10)),
-    "weights": (documents._WEIGHTS, (TENANT, "ns1")),
     "lock": (documents._LOCK, (TENANT, IDS)),
     "current": (dirty._CURRENT, (TENANT, IDS)),
     "touching": (dirty._TOUCHING, (TENANT, IDS)),

@@ -112,15 +112,23 @@ async def test_duplicates_collapse_and_groups_have_a_limit(shelf: httpx.AsyncCli
     assert (await ids(shelf, "walrus ice", diversity=0.9))[1] != "b"
 
 
+async def test_a_documents_own_confidence_is_not_that_of_the_match(client: httpx.AsyncClient) -> None:
+    await client.put("/v1/documents/a?wait=true", json={"title": "walrus", "confidence": 0.25})
+    [result] = (await search(client, "walrus"))["results"]
+    assert result["confidence"] == 0.25
+    assert result["match_confidence"] > 0.25
+
+
 async def test_results_carry_an_absolute_confidence_and_a_badge(shelf: httpx.AsyncClient) -> None:
     sure = (await search(shelf, "walrus on ice", profile="exact"))["results"]
-    assert all(0 < result["confidence"] <= 1 for result in sure)
+    assert all(0 < result["match_confidence"] <= 1 for result in sure)
     nothing = await search(shelf, "walrus on ice", min_confidence=1.0, profile="exact")
     assert nothing["results"] == []
     strict = (await search(shelf, "quarterly budget of the city", strict=True))["results"]
     assert all(result["badge"] != "LOW" for result in strict)
     for result in (await search(shelf, "ice", limit=10))["results"]:
-        expected = "HIGH" if result["confidence"] >= 0.7 else "MED" if result["confidence"] >= 0.45 else "LOW"
+        level = result["match_confidence"]
+        expected = "HIGH" if level >= 0.7 else "MED" if level >= 0.45 else "LOW"
         assert result["badge"] == expected
 
 

@@ -17,6 +17,7 @@ from service.api import search
 from service.model import Document
 from service.stores import falkordb, keys, qdrant_edge, qdrant_server
 from service.tiers.vector import VectorTier
+from tests.isolation.canaries import CONTENT, Canary
 from tests.isolation.checker import Checker
 from tests.isolation.operations import DIMENSION
 from tests.isolation.probes import NARROWED, TABLES, probe
@@ -122,7 +123,7 @@ class TestAServiceThatTalks:
 
     async def test_remembers_answers_under_the_wrong_tenant(self, world: World) -> None:
         known = world.braid.app.state.braid.keys._used
-        known[world.ids[0]] = namespace_name(VICTIM, 1)
+        known[world.ids[0]] = str(Canary(VICTIM, CONTENT, 1))  # not a namespace, which callers may name themselves
         try:
             await heard(world, "_used holds", calls=1)
         finally:
