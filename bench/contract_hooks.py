@@ -79,6 +79,8 @@ def _make_likely(body: dict[str, Any]) -> None:
     vector = body.get("vector")
     if isinstance(vector, list) and len(vector) in range(1, 8):
         body["vector"] = (vector * _DIMENSION)[:_DIMENSION]
+    if isinstance(body.get("cursor"), str) and len(body["cursor"]) % 3 != 1:
+        del body["cursor"]
     if body.get("namespace") and body.get("include_namespaces"):
         del body["namespace"]
     for field, value in _KNOWN.items():

@@ -30,6 +30,8 @@ KINDS_OF_VISITORS = {
 WRITES = ("POST", "PUT", "DELETE")
 UNFORESEEN = (500, 501, 502)
 NOTHING: set[Canary] = set()
+# What is kept here names the namespaces that a caller asked for, whoever has one of that name.
+REPEATING = ("state.recall", "state.searcher.defaults")
 
 
 @dataclass
@@ -201,8 +203,9 @@ def held_together(world: World) -> list[str]:
     for path, entry in _entries(world.braid.app.state.braid):
         told: set[Canary] = {c for c in canaries(entry) if c.owner in world.known}
         named = {owner for id, owner in owners.items() if id in entry}
-        holders = {c.owner for c in told} | named
-        told = {c for c in told if not any(c in world.named.get(o, NOTHING) for o in holders - {c.owner})}
+        if path.startswith(REPEATING):
+            holders = {c.owner for c in told} | named
+            told = {c for c in told if not any(c in world.named.get(o, NOTHING) for o in holders - {c.owner})}
         if len({c.owner for c in told} | (named if told else set())) > 1:
             leaks.append(f"{path} holds {sorted(map(str, told))} together")
     return leaks
