@@ -123,7 +123,8 @@ async def test_an_opened_result_adds_up_and_draws_the_walk_that_found_it(visit: 
     await search(page, STICKY)
     result = page.locator(RESULT, has=page.get_by_role("button", name="Boom B stopped at 81 percent"))
     await result.locator(".title").click()
-    gives = [float(cell.replace(" ", "")) for cell in await result.locator(".sum tbody td:last-child").all_inner_texts()]
+    cells = await result.locator(".sum tbody td:last-child").all_inner_texts()
+    gives = [float(cell.replace(" ", "")) for cell in cells]
     score = float(await result.locator(".sum tfoot td").inner_text())
     assert abs(sum(gives) - score) <= 0.0015, "three figures behind the point"
     drawn = result.locator("svg")
