@@ -29,6 +29,10 @@ settings.register_profile("braid", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("braid")
 os.environ["COLUMNS"] = "120"  # read when the command is imported; a pytest worker would say 80
 _names = itertools.count()
+_COUNTED = """
+SELECT EXISTS (SELECT FROM corpus c WHERE c.tenant_id = $1 AND c.weighed_to IS NULL
+    AND c.changes = (SELECT sum(changes) FROM usage WHERE tenant_id = $1))
+"""
 
 
 @dataclass
@@ -72,6 +76,15 @@ class Running:
         caller: Caller = await self.app.state.braid.keys.check(key, datetime.now(UTC))
         return caller.reach.tenant
 
+    async def counted(self, client: httpx.AsyncClient) -> None:
+        """Waits until the words of a client's documents are counted, as rankings may change until then."""
+        tenant = await self.tenant_of(client.headers["Authorization"].removeprefix("Bearer "))
+        for _ in range(400):
+            if (await self.sql(_COUNTED, tenant))[0][0]:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("the words were not counted in 20 s")
+
     async def tenant(self) -> httpx.AsyncClient:
         """A client that is a new tenant."""
         return self.client(await self.key())
@@ -102,7 +115,8 @@ async def running(data_dir: Path, **settings: Any) -> AsyncIterator[Running]:
 async def braid() -> AsyncIterator[Running]:
     """One Braid for all tests that break nothing."""
     with tempfile.TemporaryDirectory(prefix="bt-", dir="/tmp") as folder:
-        async with running(Path(folder) / "data", index_poll_ms=50) as started:
+        # Patient, as the machine may be busy with another process's tests.
+        async with running(Path(folder) / "data", index_poll_ms=50, search_timeout_ms=10_000) as started:
             yield started
 
 

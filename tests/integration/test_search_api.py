@@ -112,6 +112,7 @@ async def test_the_first_page_is_the_same_for_every_limit(braid: Running, client
     await write(
         client, *({"id": f"d{n}", "title": f"walrus {'ice ' * (n % 7)}", "content": "x" * n} for n in range(60))
     )
+    await braid.counted(client)
     whole = await ids(client, "walrus on ice", limit=100)
     assert len(whole) == 60
     for limit in (1, 5, 10, 33):
