@@ -78,9 +78,9 @@ class Recall:
 
     async def _near(self, cache: AnswerCache, query: Query, epoch: int, key: bytes, produce: Produce) -> Answer:
         scope, firm, vector = scope_key(query), firm_key(query.text), None
-        if self._bound is not None and firm is not None:
+        if self._bound is not None and firm is not None and query.vector is None:  # an own vector says nothing of words
             [query] = await self.embedded([query])
-            vector = query.vector or query.embedded
+            vector = query.embedded
         if vector is not None and firm is not None and self._bound is not None:
             kept = cache.near(query.tenant, epoch, scope, firm, vector, self._bound)
             _count(SEMANTIC, kept)

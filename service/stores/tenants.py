@@ -93,6 +93,8 @@ class Tenants:
             values = [new[name] for name in ("state", "max_documents", "max_bytes", "ranking")]
             await connection.fetchrow(_CHANGE, found["id"], *values)
             await record(connection, actor, "tenant.change", str(found["id"]), {"name": name, **changes})
+            await _enter(connection, str(found["id"]))
+            await epochs.advance(connection, str(found["id"]))  # kept answers were ranked by the old defaults
 
     async def ids(self) -> list[str]:
         """Of all tenants that are not being deleted."""

@@ -291,6 +291,19 @@ class TestMemory:
         await elsewhere.close()
         assert set(ids(await asked(tenant, query="antenna"))) == {"a", "b"}
 
+    async def test_an_own_vector_says_nothing_of_the_words_beside_it(self, tenant: httpx.AsyncClient) -> None:
+        await asked(tenant, query="the warm antenna", vector=[1.0] * 256)
+        assert (await asked(tenant, query="lunch at noon", vector=[1.0] * 256))["cached"] is None
+
+    async def test_new_defaults_of_the_tenant_count_at_once(self, remembering: Running) -> None:
+        client = remembering.client(await remembering.key("new-defaults"))
+        await client.put("/v1/documents/a?wait=true", json={"content": "antenna", "type": "draft"})
+        assert ids(await asked(client, query="antenna")) == ["a"]
+        change = {"ranking": {"exclude_types": ["draft"]}}
+        await remembering.app.state.braid.tenants.change("test", "new-defaults", change)
+        remembering.app.state.braid.searcher.defaults.forget()
+        assert ids(await asked(client, query="antenna")) == []
+
     async def test_keys_of_different_reach_share_nothing(self, remembering: Running) -> None:
         wide = remembering.client(await remembering.key("reach-in-memory"))
         narrow = remembering.client(await remembering.key("reach-in-memory", namespaces=["open"]))
