@@ -44,7 +44,7 @@ from service.api.rates import Rates
 from service.api.schemas import DocumentIn
 from service.cursors import Cursors
 from service.embedded import Addresses, EmbeddedEngines, check_platform
-from service.errors import BraidError, InvalidInput, SetupError
+from service.errors import BraidError, InvalidInput, SetupError, outline
 from service.indexing import Writer, keep_completing, keep_counting, keep_wording
 from service.model import Reach
 from service.recall import Recall
@@ -477,6 +477,8 @@ async def _ranker(postgres: Postgres) -> str:
 async def _run(work: list[Coroutine[Any, Any, None]], stack: AsyncExitStack) -> None:
     """Runs these in the background until the application stops."""
     tasks = [asyncio.create_task(each) for each in work]
+    for task in tasks:
+        task.add_done_callback(_say_if_it_failed)
 
     async def stop() -> None:
         for task in tasks:
@@ -484,6 +486,12 @@ async def _run(work: list[Coroutine[Any, Any, None]], stack: AsyncExitStack) -> 
         await asyncio.gather(*tasks, return_exceptions=True)
 
     stack.push_async_callback(stop)
+
+
+def _say_if_it_failed(task: asyncio.Task[None]) -> None:
+    """What runs for ever must not end unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a background task ended: %s", outline(error))
 
 
 def key_pepper(settings: Settings) -> bytes:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from service.errors import BacklogFull, BraidError
 from service.model import Document, Edge, Reach
@@ -121,9 +122,17 @@ async def _keep_up(
     what: str, behind: Callable[[], Awaitable[list[str]]], catch_up: Callable[[str], Awaitable[None]], every_s: float
 ) -> None:
     while True:
-        try:
+        with _told(what):
             for tenant in await behind():
-                await catch_up(tenant)
-        except Exception as error:  # ending would leave every tenant behind for ever
-            log.warning("%s behind: %s", what, error, exc_info=not isinstance(error, BraidError))
+                with _told(what):  # one that fails holds back no other
+                    await catch_up(tenant)
         await asyncio.sleep(every_s)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Says what went wrong and goes on: ending would leave every tenant behind for ever."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s behind: %s", what, error, exc_info=not isinstance(error, BraidError))

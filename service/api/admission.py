@@ -16,7 +16,7 @@ from service.errors import Overloaded
 if TYPE_CHECKING:
     from service.api.middleware import App, Receive, Scope, Send
 
-_SEARCHES = ("/v1/search", "/v1/search/")
+_SEARCHES = ("/v1/search", "/v1/search/", "/v1/explain")
 _REMEMBERED = 10_000
 _RETRY = {"Retry-After": "1"}
 

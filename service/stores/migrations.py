@@ -12,6 +12,7 @@ from service.errors import SetupError
 from service.stores.postgres import Postgres
 
 _LOCK = 0x6272616964  # "braid"
+_PATIENCE_S = 6 * 3600  # an index over millions of documents takes its time
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
     name text PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())
@@ -63,7 +64,7 @@ def refuse_edited(wanted: list[Migration], done: dict[str, str]) -> None:
 
 
 async def _apply(connection: Any, migration: Migration) -> str:
-    await connection.execute(migration.sql)
+    await connection.execute(migration.sql, timeout=_PATIENCE_S)
     await connection.execute(
         "INSERT INTO schema_migrations (name, checksum) VALUES ($1, $2)", migration.name, migration.checksum
     )
