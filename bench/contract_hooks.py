@@ -112,8 +112,11 @@ def filter_failure(
         # A bulk call answers item by item: one bad item never fails another.
         return not (case.operation.path in ("/v1/documents", "/v1/edges") and _problem(response).get("errors") is True)
     if kind == "ServerError":
+        asked = case.body if isinstance(case.body, dict) else {}
+        if "took longer than the" in _problem(response).get("detail", "") and asked.get("timeout_ms"):
+            return False  # in a time that the caller chose
         # Who allows no degradation, or requires a tier, and gives the tiers a millisecond asked for this.
-        strict = case.body.get("allow_degraded") is False or case.body.get("require")
+        strict = asked.get("allow_degraded") is False or asked.get("require")
         return _problem(response).get("code") != "degraded" or not strict
     return True
 

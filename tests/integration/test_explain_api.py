@@ -22,6 +22,7 @@ async def herd(braid: Running) -> httpx.AsyncClient:
         {"id": "log", "title": "A walrus seen from afar", "type": "log", "namespace": "far"},
         {"id": "stranger", "title": "Quarterly budget", "content": "numbers", "namespace": "far"},
     )
+    await braid.counted(client)
     return client
 
 
